@@ -1,0 +1,53 @@
+"""Collecting attention weights while a model runs.
+
+Nothing stores weights on modules. A module that can show its weights asks ``is_captured(self)`` and, if so, takes
+the explicit path and hands them to ``record(self, weights)``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class _Capture(NamedTuple):
+    names: dict[nn.Module, str]
+    maps: dict[str, list[Tensor]]
+
+
+_active: ContextVar[tuple[_Capture, ...]] = ContextVar("attn_core_captures", default=())
+
+
+@contextmanager
+def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Collect the attention weights of every module of ``model`` that runs inside the ``with`` block.
+
+    Yields a dictionary that fills as the model runs: the module's qualified name (``"decoder"``) to a list with one
+    detached ``(B, H, T, S)`` tensor per call. Modules then take their explicit path, which is slower and keeps the
+    whole weight matrix. Captures may be nested; each collects for its own model.
+
+    Raises:
+        ValueError: ``model`` is not an ``nn.Module``.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
+    capture = _Capture({module: name for name, module in model.named_modules()}, {})
+    token = _active.set((*_active.get(), capture))
+    try:
+        yield capture.maps
+    finally:
+        _active.reset(token)
+
+
+def is_captured(module: nn.Module) -> bool:
+    """Whether a surrounding ``capture_attention`` wants the weights of ``module``."""
+    return any(module in capture.names for capture in _active.get())
+
+
+def record(module: nn.Module, weights: Tensor) -> None:
+    """Hand the weights ``(B, H, T, S)`` of one call of ``module`` to every capture that wants them."""
+    for capture in _active.get():
+        if module in capture.names:
+            capture.maps.setdefault(capture.names[module], []).append(weights.detach())

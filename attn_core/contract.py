@@ -1,0 +1,78 @@
+"""The checks behind the attention contract, and the words of their messages."""
+
+import torch
+from torch import Tensor
+
+
+def check_inputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> None:
+    """Check the arguments of a mechanism call against the contract in ``attn_core.__doc__``.
+
+    Raises:
+        ValueError: an argument's kind, dtype, device or shape does not fit; the message names it.
+    """
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name}: expected a tensor, got {type(tensor).__name__}")
+        if tensor.dim() != 4:
+            raise ValueError(f"{name}: expected 4 axes (batch, heads, length, size), got shape {tuple(tensor.shape)}")
+        if not tensor.dtype.is_floating_point:
+            raise ValueError(f"{name}: expected a floating dtype, got {tensor.dtype}")
+        if tensor.dtype != q.dtype:
+            raise ValueError(f"{name}: expected the dtype of q, {q.dtype}, got {tensor.dtype}")
+        if tensor.device != q.device:
+            raise ValueError(f"{name}: expected the device of q, {q.device}, got {tensor.device}")
+    batch, heads, queries, size = q.shape
+    key_heads, keys = k.shape[1], k.shape[2]
+    if k.shape[0] != batch or k.shape[3] != size:
+        raise ValueError(f"k: expected shape ({batch}, G, S, {size}) to go with q, got {tuple(k.shape)}")
+    if key_heads == 0 or heads % key_heads:
+        raise ValueError(f"k: expected a number of heads that divides q's {heads}, got {key_heads}")
+    if v.shape[:3] != k.shape[:3]:
+        raise ValueError(f"v: expected shape {(*k.shape[:3], 'Dv')} to go with k, got {tuple(v.shape)}")
+    if size == 0:
+        raise ValueError("q: expected a head size of at least 1, got 0")
+    scores = (batch, heads, queries, keys)
+    if mask is not None:
+        check_mask(mask, scores, q.device)
+    if bias is not None:
+        if not isinstance(bias, Tensor) or not bias.dtype.is_floating_point:
+            raise ValueError(f"bias: expected a floating tensor, got {kind(bias)} (a boolean one is a mask)")
+        _check_broadcast("bias", bias, scores, q.device)
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check that ``mask`` is boolean, on ``device``, and broadcasts to the scores' ``shape``.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise ValueError(f"mask: expected a boolean tensor (True = may attend), got {kind(mask)}")
+    _check_broadcast("mask", mask, shape, device)
+
+
+def check_size(name: str, size: int) -> None:
+    """Check that the size called ``name`` is an integer of at least 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ValueError(f"{name}: expected an integer of at least 1, got {size!r}")
+
+
+def kind(value: object) -> str:
+    """What came, for an error message: a tensor's dtype and shape, or the type of anything else."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype} of shape {tuple(value.shape)}"
+    return type(value).__name__
+
+
+def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if tensor.device != device:
+        raise ValueError(f"{name}: expected device {device}, as the rest, got {tensor.device}")
+    fits = tensor.dim() <= len(shape) and all(
+        have in (1, want) for have, want in zip(reversed(tensor.shape), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")

@@ -1,0 +1,69 @@
+"""Every mask is built here. A mask is boolean, and True means: may attend."""
+
+import torch
+from torch import Tensor
+
+from attn_core.contract import kind
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def valid(lengths: Tensor, size: int) -> Tensor:
+    """Which of ``size`` positions lie within each length.
+
+    Shapes: ``lengths (…)``, integers between 0 and ``size``; returns ``(…, size)``, True at positions ``< length``.
+
+    Raises:
+        ValueError: ``lengths`` is not an integer tensor, or holds a length below 0 or above ``size``.
+    """
+    if not isinstance(lengths, Tensor) or lengths.dtype not in _INTEGERS:
+        raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
+    if size < 0:
+        raise ValueError(f"size: expected a size of at least 0, got {size}")
+    if lengths.numel():
+        low, high = (int(x) for x in torch.aminmax(lengths))
+        if low < 0 or high > size:
+            raise ValueError(f"lengths: expected lengths from 0 to {size}, got {low if low < 0 else high}")
+    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(-1)
+
+
+def padding(lengths: Tensor, size: int) -> Tensor:
+    """The mask that hides padded keys, in the contract's shape.
+
+    Shapes: ``lengths (B,)`` gives ``(B, 1, 1, S)``; one length per query, ``(B, T)``, gives ``(B, 1, T, S)``; S is
+    ``size``.
+
+    Raises:
+        ValueError: as ``valid``, or ``lengths`` has another number of axes.
+    """
+    mask = valid(lengths, size)
+    if mask.dim() == 2:
+        return mask[:, None, None, :]
+    if mask.dim() == 3:
+        return mask[:, None]
+    raise ValueError(f"lengths: expected shape (B,) or (B, T), got {tuple(lengths.shape)}")
+
+
+def causal(
+    query_length: int, key_length: int, offset: Tensor | None = None, *, device: torch.device | str | None = None
+) -> Tensor:
+    """The mask that hides the future: query i sees key j only if j ≤ i + offset.
+
+    Without ``offset`` the last query is aligned with the last key (offset S − T), as cached decoding needs, and the
+    mask has shape ``(T, S)``. With ``offset (B,)``, the number of keys that come before each row's first query, it
+    has shape ``(B, 1, T, S)``.
+
+    Raises:
+        ValueError: a length is negative, or ``offset`` is not an integer tensor of one axis.
+    """
+    if query_length < 0 or key_length < 0:
+        name, value = ("query_length", query_length) if query_length < 0 else ("key_length", key_length)
+        raise ValueError(f"{name}: expected a length of at least 0, got {value}")
+    if offset is None:
+        queries = torch.arange(query_length, device=device) + (key_length - query_length)
+        return torch.arange(key_length, device=device) <= queries[:, None]
+    if not isinstance(offset, Tensor) or offset.dtype not in _INTEGERS or offset.dim() != 1:
+        raise ValueError(f"offset: expected an integer tensor of shape (B,), got {kind(offset)}")
+    device = offset.device if device is None else device
+    queries = torch.arange(query_length, device=device) + offset.to(device)[:, None]
+    return (torch.arange(key_length, device=device) <= queries[..., None])[:, None]

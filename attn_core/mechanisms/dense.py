@@ -1,0 +1,210 @@
+"""Softmax attention over every key: the explicit path first, the fast path below it."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core import masks
+from attn_core.contract import check_inputs, check_mask, kind
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis, among the positions where ``mask`` is True.
+
+    Shapes: ``scores (…, T, S)`` floating, −inf allowed; ``mask`` boolean, broadcastable to it. Returns weights of the
+    same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
+    scores are normalised in float32.
+
+    Raises:
+        ValueError: ``scores`` is not floating, or ``mask`` is not boolean or does not broadcast.
+
+    Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
+    """
+    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point:
+        raise ValueError(f"scores: expected a floating tensor, got {kind(scores)}")
+    if mask is not None:
+        check_mask(mask, tuple(scores.shape), scores.device)
+        scores = scores.masked_fill(~mask, -math.inf)
+    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
+    # steps are masks, and masks pass back exact zeros.
+    empty = torch.isneginf(scores).all(-1, keepdim=True)
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=-1, dtype=wide)
+    return weights.masked_fill(empty, 0.0).to(scores.dtype)
+
+
+def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Turn scores into weights, and take the weighted mean of the values.
+
+    Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
+    attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
+    where nothing may be attended to.
+
+    Raises:
+        ValueError: as ``masked_softmax``, or ``v`` has another number of keys than ``scores``.
+
+    Source: Bahdanau et al. 2015, eq. 5 and 6.
+    """
+    if v.shape[-2] != scores.shape[-1]:
+        raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
+    weights = masked_softmax(scores, mask)
+    return weights.to(v.dtype) @ v, weights
+
+
+def attention_with_weights(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Scaled dot-product attention, step by step: the output and the weights.
+
+    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights (B, H, T, S)``. Takes
+    memory for several tensors of shape ``(B, H, T, S)``.
+
+    Raises:
+        ValueError: an argument breaks the contract.
+
+    Source: Vaswani et al. 2017, eq. 1.
+    """
+    check_inputs(q, k, v, mask, bias)
+    dtype, group = q.dtype, q.shape[1] // k.shape[1]
+    wide = torch.promote_types(dtype, torch.float32)
+    # One key head serves a group of query heads; repeating views keeps the arithmetic below the same for all.
+    k, v = (x.to(wide).repeat_interleave(group, dim=1) if group > 1 else x.to(wide) for x in (k, v))
+    scores = (q.to(wide) * _scale(q, scale)) @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = scores + bias
+    out, weights = attend(scores, v, _with_causal(mask, causal, q, k))
+    return out.to(dtype), weights.to(dtype)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
+
+    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. The same as
+    ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias that needs a
+    gradient is the exception: no fused kernel gives it one, and PyTorch then builds the weights.
+
+    Raises:
+        ValueError: an argument breaks the contract.
+
+    Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
+    """
+    return _fused(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, dropout=0.0)
+
+
+class Dense(nn.Module):
+    """Softmax attention as a module, with dropout on the weights while training.
+
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``.
+
+    Raises:
+        ValueError: ``dropout`` lies outside [0, 1).
+
+    Source: Vaswani et al. 2017, eq. 1; dropout on the weights after the authors' published code.
+    """
+
+    def __init__(self, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout: expected a probability in [0, 1), got {dropout}")
+        self.dropout = dropout
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+    ) -> Tensor:
+        """``attention`` with this module's dropout."""
+        dropout = self.dropout if self.training else 0.0
+        return _fused(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
+
+    def extra_repr(self) -> str:
+        """The setting that ``print`` shows."""
+        return f"dropout={self.dropout}"
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    dropout: float,
+) -> Tensor:
+    check_inputs(q, k, v, mask, bias)
+    queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
+    if keys == 0 or q.numel() == 0 or value_size == 0:
+        # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
+        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
+    factor = _scale(q, scale)
+    # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
+    # its kernels take it only when there is no other mask.
+    plain_causal = causal and mask is None and bias is None and queries == keys
+    allowed = _with_causal(mask, causal and not plain_causal, q, k)
+    extra, empty = _merge(allowed, bias, q.dtype)
+    # Fused CPU kernels want one head size: pad the smaller side with zeros, which change no product.
+    width = max(q.shape[3], value_size)
+    q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
+    out = functional.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=extra,
+        dropout_p=dropout,
+        is_causal=plain_causal,
+        scale=factor,
+        enable_gqa=q.shape[1] != k.shape[1],
+    )[..., :value_size]
+    return out if empty is None else out.masked_fill(empty, 0.0)
+
+
+def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+    """One tensor for PyTorch's kernels, and which rows are empty.
+
+    Kernels disagree on rows with nothing to attend to, so such rows are opened here and zeroed afterwards.
+    """
+    if bias is None:
+        if mask is None:
+            return None, None
+        empty = ~mask.any(-1, keepdim=True)
+        return mask | empty, empty
+    merged = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+    empty = torch.isneginf(merged).all(-1, keepdim=True)
+    return merged.masked_fill(empty, 0.0).to(dtype), empty
+
+
+def _with_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
+    if not causal:
+        return mask
+    future = masks.causal(q.shape[2], k.shape[2], device=q.device)
+    return future if mask is None else mask & future
+
+
+def _scale(q: Tensor, scale: float | None) -> float:
+    return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale

@@ -1,0 +1,284 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from attn_core import Dense, attend, attention, attention_with_weights, masks
+from attn_core.mechanisms.dense import masked_softmax
+from attn_core.scores import Additive
+from tests import reference
+
+SHAPES = {  # B, H, G, T, S, D, Dv
+    "plain": (2, 4, 4, 5, 5, 8, 8),
+    "odd": (1, 3, 3, 7, 11, 5, 5),
+    "grouped": (2, 6, 2, 4, 9, 8, 8),
+    "multi-query": (2, 4, 1, 3, 3, 8, 8),
+    "wide values": (2, 2, 2, 5, 6, 4, 7),
+    "narrow values": (2, 2, 1, 5, 6, 8, 3),
+    "one key": (1, 2, 2, 3, 1, 4, 4),
+    "more queries than keys": (2, 2, 2, 6, 4, 8, 8),
+}
+
+
+def inputs(name, dtype=torch.float32, scale=1.0):
+    batch, heads, groups, queries, keys, size, value_size = SHAPES[name]
+    torch.manual_seed(7)
+    q = scale * torch.randn(batch, heads, queries, size)
+    k = scale * torch.randn(batch, groups, keys, size)
+    v = torch.randn(batch, groups, keys, value_size)
+    return [x.to(dtype).requires_grad_() for x in (q, k, v)]
+
+
+def options(name, kind):
+    batch, heads, _, queries, keys, _, _ = SHAPES[name]
+    torch.manual_seed(3)
+    mask = torch.rand(batch, heads, queries, keys) > 0.4
+    mask[0, 0, 0] = False  # an empty row
+    bias = torch.randn(heads, queries, keys)
+    return {
+        "nothing": {},
+        "causal": {"causal": True},
+        "mask": {"mask": mask},
+        "padding": {"mask": masks.padding(torch.tensor([keys, 0][:batch]), keys)},
+        "bias": {"bias": bias},
+        "bias with -inf rows": {"bias": bias.masked_fill(~mask[0], -math.inf)},
+        "all": {"mask": mask, "bias": bias, "causal": True, "scale": 0.3},
+    }[kind]
+
+
+KINDS = ["nothing", "causal", "mask", "padding", "bias", "bias with -inf rows", "all"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_explicit_path_equals_the_reference(name, kind):
+    q, k, v = inputs(name)
+    out, weights = attention_with_weights(q, k, v, **options(name, kind))
+    expected_out, expected_weights = reference.attention(q, k, v, **options(name, kind))
+    assert (out - expected_out).abs().max() < reference.tolerance(torch.float32)
+    assert (weights - expected_weights).abs().max() < reference.tolerance(torch.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_fast_path_equals_the_explicit_one_forward_and_backward(name, kind):
+    fast_inputs, plain_inputs = inputs(name), inputs(name, torch.float64)
+    fast = attention(*fast_inputs, **options(name, kind))
+    plain, _ = attention_with_weights(*plain_inputs, **options(name, kind))
+    assert (fast - plain).abs().max() < reference.tolerance(torch.float32)
+    direction = torch.randn_like(fast)
+    fast.backward(direction)
+    plain.backward(direction.double())
+    for ours, theirs in zip(fast_inputs, plain_inputs, strict=True):
+        assert torch.isfinite(ours.grad).all()
+        assert (ours.grad - theirs.grad).abs().max() < 10 * reference.tolerance(torch.float32)
+
+
+@pytest.mark.parametrize("path", [attention, lambda *a, **o: attention_with_weights(*a, **o)[0]])
+def test_gradcheck(path):
+    q, k, v = inputs("grouped", torch.float64)
+    chosen = options("grouped", "all")
+    assert torch.autograd.gradcheck(lambda *a: path(*a, **chosen), (q, k, v), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("path", [attention, lambda *a, **o: attention_with_weights(*a, **o)[0]])
+def test_half_precision_keeps_its_dtype_and_its_accuracy(path, dtype, scale):
+    q, k, v = inputs("grouped", dtype, scale)
+    out = path(q, k, v, causal=True)
+    assert out.dtype == dtype
+    expected, _ = reference.attention(q, k, v, causal=True)
+    assert (out.double() - expected).abs().max() < reference.tolerance(dtype, scale=scale)
+
+
+def test_softmax_sums_in_float32_even_when_scores_are_half():
+    # 4096 equal weights of 1/4096: a running sum kept in bfloat16 would stop growing at 256 ones.
+    weights = masked_softmax(torch.zeros(1, 4096, dtype=torch.bfloat16))
+    assert weights.dtype == torch.bfloat16
+    assert weights.double().sum().item() == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("path", [attention, lambda *a, **o: attention_with_weights(*a, **o)[0]])
+def test_an_empty_row_gives_zeros_and_zero_gradient(path):
+    q, k, v = inputs("plain")
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
+    mask[0, 0, 2] = False
+    out = path(q, k, v, mask=mask)
+    assert torch.equal(out[0, :, 2], torch.zeros_like(out[0, :, 2]))
+    (alone,) = torch.autograd.grad(out[0, :, 2].sum(), q, retain_graph=True)
+    assert torch.equal(alone, torch.zeros_like(q))
+    out.square().sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
+    assert torch.equal(q.grad[0, :, 2], torch.zeros_like(q.grad[0, :, 2]))
+    assert q.grad[0, :, 1].abs().max() > 0
+
+
+@pytest.mark.parametrize("path", [attention, lambda *a, **o: attention_with_weights(*a, **o)[0]])
+@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_lengths_zero_and_one(path, queries, keys):
+    q = torch.randn(2, 2, queries, 4, requires_grad=True)
+    k, v = torch.randn(2, 2, keys, 4), torch.randn(2, 2, keys, 6)
+    out = path(q, k, v, causal=True)
+    assert out.shape == (2, 2, queries, 6)
+    if keys == 0:
+        assert torch.equal(out, torch.zeros_like(out))
+    out.sum().backward()
+    assert torch.isfinite(q.grad).all()
+
+
+def test_padding_and_the_future_never_matter():
+    q, k, v = inputs("plain")
+    mask = masks.padding(torch.tensor([3, 5]), 5)
+    changed_k, changed_v = k.detach().clone(), v.detach().clone()
+    changed_k[0, :, 3:] += 100
+    changed_v[0, :, 3:] -= 100
+    for path in (attention, lambda *a, **o: attention_with_weights(*a, **o)[0]):
+        same = path(q, changed_k, changed_v, mask=mask) - path(q, k, v, mask=mask)
+        assert same.abs().max() == 0
+        later = path(q, changed_k, changed_v, causal=True) - path(q, k, v, causal=True)
+        assert later[0, :, :3].abs().max() == 0 and later[0, :, 3:].abs().max() > 1
+
+
+def test_inputs_are_never_changed_and_may_be_non_contiguous():
+    q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in inputs("plain"))
+    mask, bias = options("plain", "mask")["mask"], options("plain", "bias")["bias"]
+    assert not q.is_contiguous()
+    kept = [x.clone() for x in (q, k, v, mask, bias)]
+    expected, _ = reference.attention(q, k, v, mask=mask, bias=bias)
+    for path in (attention, lambda *a, **o: attention_with_weights(*a, **o)[0]):
+        assert (path(q, k, v, mask=mask, bias=bias) - expected).abs().max() < reference.tolerance(torch.float32)
+    assert all(torch.equal(x, y) for x, y in zip((q, k, v, mask, bias), kept, strict=True))
+
+
+def test_bias_receives_its_gradient():
+    q, k, v = inputs("plain")
+    bias = torch.randn(4, 5, 5, requires_grad=True)
+    (fast,) = torch.autograd.grad(attention(q, k, v, bias=bias).square().sum(), bias)
+    (plain,) = torch.autograd.grad(attention_with_weights(q, k, v, bias=bias)[0].square().sum(), bias)
+    assert plain.abs().max() > 1e-3
+    assert (fast - plain).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["grouped", "wide values"])
+def test_the_fast_path_stays_on_a_fused_kernel(name):
+    q, k, v = (x.detach() for x in inputs(name))
+    padded = masks.padding(torch.tensor([3, 4]), k.shape[2])
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        for chosen in ({}, {"causal": True}, {"mask": padded}, {"mask": padded, "causal": True}):
+            attention(q, k, v, **chosen)
+
+
+def test_agrees_with_pytorch_and_with_d2l(d2l):
+    q, k, v = (x.detach() for x in inputs("plain"))
+    lengths = torch.tensor([3, 5])
+    ours = attention(q, k, v, mask=masks.padding(lengths, 5))
+    torchs = functional.scaled_dot_product_attention(q, k, v, attn_mask=masks.padding(lengths, 5))
+    assert (ours - torchs).abs().max() < 1e-6
+    peer = d2l.DotProductAttention(0.0).eval()
+    theirs = peer(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), lengths.repeat_interleave(4))
+    assert (ours.flatten(0, 1) - theirs).abs().max() < 1e-6
+    # Where d2l differs: a row with nothing to attend to gets the mean of the padding.
+    nothing = torch.tensor([0, 5])
+    assert attention(q, k, v, mask=masks.padding(nothing, 5))[0].abs().max() == 0
+    uniform = peer(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), nothing.repeat_interleave(4))[0]
+    assert (uniform - v[0, 0].mean(0)).abs().max() < 1e-6
+
+
+def test_additive_attention_agrees_with_d2l(d2l):
+    torch.manual_seed(0)
+    peer = d2l.AdditiveAttention(key_size=6, query_size=5, num_hiddens=8, dropout=0.0).eval()
+    q, k, v = torch.randn(2, 3, 5), torch.randn(2, 4, 6), torch.randn(2, 4, 7)
+    lengths = torch.tensor([2, 4])
+    expected = peer(q, k, v, lengths)
+    score = Additive(5, 6, 8)
+    with torch.no_grad():
+        score.query.weight.copy_(peer.W_q.weight)
+        score.key.weight.copy_(peer.W_k.weight)
+        score.energy.weight.copy_(peer.w_v.weight)
+    out, weights = attend(score(q, k), v, masks.valid(lengths, 4)[:, None])
+    assert (out - expected).abs().max() < 1e-6
+    assert (weights - peer.attention_weights).abs().max() < 1e-6
+
+
+def test_dense_is_a_mechanism_with_dropout_only_in_training():
+    q, k, v = inputs("grouped")
+    mechanism = Dense(dropout=0.5)
+    mechanism.eval()
+    assert torch.equal(mechanism(q, k, v, causal=True), attention(q, k, v, causal=True))
+    mechanism.train()
+    torch.manual_seed(0)
+    runs = torch.stack([mechanism(q, k, v) for _ in range(2000)]).mean(0)
+    assert not torch.equal(mechanism(q, k, v), attention(q, k, v))
+    assert (runs - attention(q, k, v)).abs().max() < 0.15  # dropout keeps the expectation
+    assert isinstance(mechanism, nn.Module) and "dropout=0.5" in repr(mechanism)
+
+
+def test_attend_weighs_the_values():
+    out, weights = attend(torch.tensor([[0.0, math.log(3.0)]]), torch.tensor([[4.0], [8.0]]))
+    assert torch.allclose(weights, torch.tensor([[0.25, 0.75]]))
+    assert torch.allclose(out, torch.tensor([[7.0]]))
+
+
+four = torch.zeros(2, 4, 3, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f(four[0], four, four), r"q: expected 4 axes .* got shape \(4, 3, 8\)"),
+        (lambda f: f(four, four.long(), four), "k: expected a floating dtype, got torch.int64"),
+        (lambda f: f(four, four, four.double()), "v: expected the dtype of q, torch.float32, got torch.float64"),
+        (lambda f: f(four, four.numpy(), four), "k: expected a tensor, got ndarray"),
+        (lambda f: f(four.to(torch.complex64), four, four), "q: expected a floating dtype, got torch.complex64"),
+        (lambda f: f(four, four[..., :4], four), r"k: expected shape \(2, G, S, 8\) to go with q, got \(2, 4, 3, 4\)"),
+        (lambda f: f(four, four[:1], four[:1]), r"k: expected shape \(2, G, S, 8\)"),
+        (lambda f: f(four, four[:, :3], four[:, :3]), "k: expected a number of heads that divides q's 4, got 3"),
+        (lambda f: f(four, four[:, :0], four[:, :0]), "k: expected a number of heads that divides q's 4, got 0"),
+        (lambda f: f(four, four, four[:, :, :2]), r"v: expected shape \(2, 4, 3, 'Dv'\) to go with k"),
+        (lambda f: f(four[..., :0], four[..., :0], four), "q: expected a head size of at least 1, got 0"),
+        (lambda f: f(four, four, four, mask=torch.ones(3, 3)), "mask: expected a boolean tensor .* got torch.float32"),
+        (lambda f: f(four, four, four, mask=[True]), "mask: expected a boolean tensor .* got list"),
+        (lambda f: f(four, four, four, mask=torch.ones(2, 3).bool()), "mask: expected a shape that broadcasts"),
+        (
+            lambda f: f(four, four, four, bias=torch.ones(3, 3).bool()),
+            "bias: expected a floating tensor, got torch.bool",
+        ),
+        (lambda f: f(four, four, four, bias=torch.ones(5, 3)), r"bias: .* broadcasts to \(2, 4, 3, 3\), got \(5, 3\)"),
+        (lambda f: f(four, four.to("meta"), four), "k: expected the device of q, cpu, got meta"),
+        (lambda f: f(four, four, four, mask=torch.ones(3, 3).bool().to("meta")), "mask: expected device cpu"),
+    ],
+)
+@pytest.mark.parametrize("path", [attention, attention_with_weights, Dense()])
+def test_wrong_input_is_named(path, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(path)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: masked_softmax(torch.ones(2, 3).long()), "scores: expected a floating tensor, got torch.int64"),
+        (lambda: masked_softmax([1.0]), "scores: expected a floating tensor, got list"),
+        (lambda: masked_softmax(torch.ones(2, 3), torch.ones(2, 3)), "mask: expected a boolean tensor"),
+        (
+            lambda: masked_softmax(torch.ones(2, 3), torch.ones(2).bool()),
+            r"mask: .* broadcasts to \(2, 3\), got \(2,\)",
+        ),
+        (
+            lambda: masked_softmax(torch.ones(3), torch.ones(2, 3).bool()),
+            r"mask: .* broadcasts to \(3,\), got \(2, 3\)",
+        ),
+        (
+            lambda: attend(torch.ones(2, 3), torch.ones(4, 5)),
+            r"v: expected 3 values, one per score, got shape \(4, 5\)",
+        ),
+        (lambda: Dense(dropout=1.0), r"dropout: expected a probability in \[0, 1\), got 1.0"),
+        (lambda: Dense(dropout=-0.1), r"dropout: expected a probability in \[0, 1\), got -0.1"),
+    ],
+)
+def test_wrong_input_of_the_pieces_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from attn_core import masks
+
+
+def test_valid_marks_positions_below_each_length():
+    expected = torch.tensor([[False, False, False], [True, True, False], [True, True, True]])
+    assert torch.equal(masks.valid(torch.tensor([0, 2, 3]), 3), expected)
+
+
+def test_valid_takes_any_leading_axes_and_size_zero():
+    assert masks.valid(torch.tensor([[1, 2], [0, 3]]), 3).shape == (2, 2, 3)
+    assert masks.valid(torch.tensor([0]), 0).shape == (1, 0)
+    assert masks.valid(torch.empty(0, dtype=torch.long), 4).shape == (0, 4)
+
+
+def test_padding_has_the_contracts_shape():
+    per_sentence = masks.padding(torch.tensor([1, 3]), 3)
+    assert per_sentence.shape == (2, 1, 1, 3)
+    assert per_sentence[0, 0, 0].tolist() == [True, False, False]
+    per_query = masks.padding(torch.tensor([[1, 2], [3, 0]]), 3)
+    assert per_query.shape == (2, 1, 2, 3)
+    assert per_query[1, 0, 1].tolist() == [False, False, False]
+
+
+def test_causal_is_aligned_bottom_right():
+    assert masks.causal(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
+    assert masks.causal(3, 2).tolist() == [[False, False], [True, False], [True, True]]
+    assert torch.equal(masks.causal(5, 5), torch.ones(5, 5).tril().bool())
+
+
+def test_causal_with_an_offset_per_row():
+    mask = masks.causal(2, 4, torch.tensor([0, 2]))
+    assert mask.shape == (2, 1, 2, 4)
+    assert mask[0, 0].tolist() == [[True, False, False, False], [True, True, False, False]]
+    assert torch.equal(mask[1, 0], masks.causal(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: masks.valid([1, 2], 3), "lengths: expected an integer tensor, got list"),
+        (lambda: masks.valid(torch.tensor([1.0]), 3), "lengths: expected an integer tensor, got torch.float32"),
+        (lambda: masks.valid(torch.tensor([True]), 3), "lengths: expected an integer tensor, got torch.bool"),
+        (lambda: masks.valid(torch.tensor([4, 1]), 3), "lengths: expected lengths from 0 to 3, got 4"),
+        (lambda: masks.valid(torch.tensor([-1, 9]), 3), "lengths: expected lengths from 0 to 3, got -1"),
+        (lambda: masks.valid(torch.tensor([1]), -1), "size: expected a size of at least 0, got -1"),
+        (lambda: masks.padding(torch.tensor(1), 3), r"lengths: expected shape \(B,\) or \(B, T\), got \(\)"),
+        (lambda: masks.causal(-1, 3), "query_length: expected a length of at least 0, got -1"),
+        (lambda: masks.causal(3, -2), "key_length: expected a length of at least 0, got -2"),
+        (lambda: masks.causal(1, 1, torch.tensor(0)), r"offset: expected an integer tensor of shape \(B,\)"),
+        (lambda: masks.causal(1, 1, torch.tensor([0.5])), "offset: expected an integer tensor"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
