@@ -1,0 +1,67 @@
+# Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup book test lint unit notebooks site execute record serve lab test-gpu test-browser clean
+
+PY := .venv/bin/python
+NOTEBOOKS := $(wildcard chapters/*.ipynb)
+# Which notebooks `make execute` runs, and which scripts `make record` runs; all of them unless named.
+CHAPTERS ?= $(NOTEBOOKS)
+RUNS ?=
+PORT ?= 8000
+# Jupyter must find the kernel of .venv before any that the user has.
+export JUPYTER_PREFER_ENV_PATH := 1
+export PYTHON
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+setup:
+	@sh book/setup.sh
+
+book: setup  ## build the book into _build/html, warnings as errors
+	@$(PY) book/vendor_mathjax.py
+	@.venv/bin/jupyter-book build . -n -W --keep-going -q || { rm -rf _build/.doctrees; exit 1; }
+	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
+
+test: setup lint unit notebooks book site  ## lint, unit tests, every notebook, the built site
+
+lint: setup  ## ruff and mypy
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m mypy
+
+unit: setup
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book tests
+
+notebooks: setup
+ifneq ($(NOTEBOOKS),)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 \
+		--nbval-cell-timeout 300 --nbval-sanitize-with tests/book/sanitize.cfg $(NOTEBOOKS)
+endif
+
+site: setup
+	$(PY) -m pytest -q tests/book
+
+execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
+	$(PY) book/execute.py $(CHAPTERS)
+
+record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
+	$(PY) recorded/run.py $(RUNS)
+
+serve: book  ## build, then serve the book on this machine (PORT=8000)
+	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
+	@$(PY) -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+lab: setup  ## open the chapters in JupyterLab
+	@$(PY) -m jupyterlab chapters
+
+test-gpu: setup  ## the tests that need a CUDA device
+	@$(PY) -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make: torch finds no CUDA device here, and these tests need one.")'
+	$(PY) -m pytest -q -m gpu tests
+
+test-browser: book  ## the pages in Chromium, with the network blocked
+	@sh book/browser.sh
+	$(PY) -m pytest -q -m browser tests/browser
+
+clean:  ## remove what was built, and .venv
+	rm -rf .venv _build book/vendor .mypy_cache .ruff_cache .pytest_cache *.egg-info

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Makes ready for the browser tests: Playwright into .venv, and a Chromium that is on the machine already.
+cd "$(dirname "$0")/.." || exit 1
+if [ -n "${CHROMIUM:-}" ]; then
+    found=$(command -v "$CHROMIUM")
+else
+    found=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+fi
+if [ -z "$found" ]; then
+    echo "make: the browser tests need Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
+    exit 1
+fi
+.venv/bin/python -c 'import playwright' 2>/dev/null && exit 0
+if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-browser.txt >.venv/browser.log 2>&1; then
+    echo "make: could not install Playwright: check the network and run it again (details: .venv/browser.log)." >&2
+    exit 1
+fi

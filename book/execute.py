@@ -1,0 +1,76 @@
+"""Run notebooks in place and store what a reader should see: outputs, but no widget state, timings or machine's versions."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+# Without the interpreter's version, which would change the file on every machine.
+LANGUAGE = {
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "pygments_lexer": "ipython3",
+}
+TIMEOUT = 600  # seconds a cell may take
+
+
+def clean(notebook: Any) -> Any:
+    """A copy of an executed notebook, without what changes from run to run or serves a live kernel only."""
+    notebook = nbformat.from_dict(notebook)
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": LANGUAGE})
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells):
+        cell.setdefault("id", f"cell-{number:03d}")
+        for key in ("execution", "collapsed", "scrolled", "ExecuteTime"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_VIEW, None)
+        if cell.cell_type == "code":
+            cell.outputs = [
+                output for output in cell.outputs if "data" not in output or output["data"]
+            ]
+    nbformat.validate(notebook)
+    return notebook
+
+
+def execute(path: Path) -> None:
+    """Run one notebook from a fresh kernel in its own folder, and write it back only if every cell passed."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        kernel_name="python3",
+        record_timing=False,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    nbformat.write(clean(client.execute()), path)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named notebooks; 1 if one of them failed."""
+    failed = False
+    for name in arguments:
+        started = time.perf_counter()
+        try:
+            execute(Path(name))
+        except CellExecutionError as error:
+            failed = True
+            print(f"{name}: a cell failed, nothing was written\n{error}", file=sys.stderr)
+        else:
+            print(f"{name}: {time.perf_counter() - started:.1f} s")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

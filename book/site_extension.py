@@ -1,0 +1,109 @@
+"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, builds recorded heatmaps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+
+def _is_unused(script: Any) -> bool:
+    """Whether a script serves live kernels only: Thebe's (which names a CDN even when off) and widget state."""
+    attributes = getattr(script, "attributes", {}) or {}
+    body = attributes.get("body") or ""
+    name = str(getattr(script, "filename", "") or "")
+    return "THEBE_JS_URL" in body or "thebe" in name or attributes.get("type") == WIDGET_STATE
+
+
+def drop_unused_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Remove from a page the scripts that only a live kernel would use."""
+    context["script_files"] = [script for script in context["script_files"] if not _is_unused(script)]
+
+
+def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Warn, and so fail the build, where an image has no alternative text."""
+    for image in doctree.findall(nodes.image):
+        if not str(image.get("alt", "")).strip():
+            logger.warning(
+                "image %s has no alt text: give the figure :alt:, or the code cell's metadata mystnb.image.alt",
+                image.get("uri", ""),
+                location=image if image.line else docname,
+            )
+
+
+def read_heatmap(path: Path) -> dict[str, Any]:
+    """Read what a recorded heatmap shows: weights (T, S), source and target words, links, title.
+
+    Raises ValueError naming the file and what is wrong with it.
+    """
+    if not path.is_file():
+        raise ValueError(f"recorded heatmap {path.name} is missing: make record RUNS={path.stem}")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    missing = [key for key in ("weights", "source", "target", "links", "title") if key not in record]
+    if missing:
+        raise ValueError(f"recorded heatmap {path.name} lacks {', '.join(missing)}")
+    weights, source, target = record["weights"], record["source"], record["target"]
+    if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
+        raise ValueError(
+            f"recorded heatmap {path.name}: weights must be {len(target)} × {len(source)} (target × source)"
+        )
+    return {
+        "weights": weights,
+        "source": source,
+        "target": target,
+        "links": [tuple(link) for link in record["links"]],
+        "title": record["title"],
+    }
+
+
+def heatmap_html(shown: dict[str, Any]) -> str:
+    """The live widget of a recorded heatmap, as HTML that needs nothing outside itself."""
+    import torch  # a page without a heatmap should not wait for torch
+
+    from attn_core.widgets import AttentionHeatmap
+
+    widget = AttentionHeatmap(
+        torch.tensor(shown["weights"], dtype=torch.float32),
+        shown["source"],
+        shown["target"],
+        links=shown["links"],
+        title=shown["title"],
+    )
+    return str(widget.static_html())
+
+
+class RecordedHeatmap(SphinxDirective):
+    """```{recorded-heatmap} recorded/results/landing.json: a live attention heatmap of a recorded run."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = False
+
+    def run(self) -> Sequence[nodes.Node]:  # type: ignore[override]
+        relative, absolute = self.env.relfn2path(self.arguments[0])
+        self.env.note_dependency(relative)
+        try:
+            shown = read_heatmap(Path(absolute))
+        except ValueError as error:
+            raise self.error(str(error)) from error
+        return [nodes.raw("", f'<div class="recorded-heatmap">{heatmap_html(shown)}</div>', format="html")]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.add_directive("recorded-heatmap", RecordedHeatmap)
+    app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("doctree-resolved", warn_without_alt)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

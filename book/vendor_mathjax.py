@@ -1,0 +1,43 @@
+"""Copy MathJax and its fonts, as installed from PyPI, to where the site takes them from (see html_extra_path)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
+
+PACKAGE = "sphinx-mathjax-offline"
+WANTED = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
+TARGET = Path(__file__).parent / "vendor" / "mathjax"
+
+
+def source_folder() -> Path:
+    """The folder of the installed package that holds MathJax; its name is no Python identifier, so it is located, not imported."""
+    for file in importlib.metadata.files(PACKAGE) or []:
+        if file.name == WANTED[0]:
+            return Path(str(file.locate())).parent
+    raise FileNotFoundError(f"{PACKAGE} holds no {WANTED[0]}: is requirements.txt installed?")
+
+
+def main() -> None:
+    """Copy the one script and the fonts it asks for (1.7 MB of 24), unless that version is there already."""
+    version = importlib.metadata.version(PACKAGE)
+    stamp = TARGET / "VERSION"
+    if stamp.exists() and stamp.read_text() == version:
+        return
+    source = source_folder()
+    shutil.rmtree(TARGET, ignore_errors=True)
+    for name in WANTED:
+        target = TARGET / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target)
+        else:
+            shutil.copy2(source / name, target)
+    stamp.write_text(version)
+    print(f"MathJax copied to {TARGET.relative_to(Path.cwd())}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
