@@ -1,0 +1,49 @@
+"""A sentence, its translation, and which word comes from which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source sentence and its translation, as words, with the true alignment where it is known.
+
+    `links` holds (source index, target index), counted from 0; it is empty where the alignment is unknown.
+    `structure` names what the sentence is made of, as words separated by spaces.
+
+    Raises: ValueError for an empty side, a word that is not a non-empty string, a link out of range.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    links: frozenset[tuple[int, int]] = frozenset()
+    structure: str = ""
+
+    def __post_init__(self) -> None:
+        for name, words in (("source", self.source), ("target", self.target)):
+            if not isinstance(words, tuple) or not words:
+                raise ValueError(f"{name}: expected a non-empty tuple of words, got {words!r}")
+            for word in words:
+                if not isinstance(word, str) or not word:
+                    raise ValueError(f"{name}: expected words that are non-empty strings, got {word!r}")
+        if not isinstance(self.links, frozenset):
+            raise ValueError(f"links: expected a frozenset of index pairs, got {self.links!r}")
+        for link in self.links:
+            if not (
+                isinstance(link, tuple)
+                and len(link) == 2
+                and all(type(index) is int for index in link)
+                and 0 <= link[0] < len(self.source)
+                and 0 <= link[1] < len(self.target)
+            ):
+                raise ValueError(
+                    f"links: expected (source index below {len(self.source)}, "
+                    f"target index below {len(self.target)}), got {link!r}"
+                )
+        if not isinstance(self.structure, str):
+            raise ValueError(f"structure: expected a string, got {self.structure!r}")
+
+    def reversed(self) -> Pair:
+        """The same pair in the other direction: sides and links swapped."""
+        return Pair(self.target, self.source, frozenset((t, s) for s, t in self.links), self.structure)

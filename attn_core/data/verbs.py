@@ -1,0 +1,140 @@
+"""The verbs of the grammar, as a table, and the few that follow no rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attn_core.data.morphology import PERSONS, conjugate, english_ed, english_s
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Verb:
+    """A verb: `present` in French has the five forms of `morphology.PERSONS`."""
+
+    english: str
+    third: str
+    past: str
+    particle: str
+    infinitive: str
+    participle: str
+    present: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+
+
+# english[/past] [particle] | infinitive [participle, five present forms] | subject classes > object classes
+TRANSITIVE_TABLE = """
+see/saw | voir vu vois voit voyons voyez voient | person animal > person animal thing vehicle building
+hear/heard | entendre | person animal > person animal vehicle
+look at | regarder | person animal > person animal vehicle building
+look for | chercher | person animal > person animal thing clothes
+wait for | attendre | person > person
+listen to | écouter | person > person
+drink/drank | boire bu bois boit buvons buvez boivent | person animal > drink
+eat/ate | manger | person animal > meal fruit
+taste | goûter | person > drink meal fruit
+read/read | lire lu lis lit lisons lisez lisent | person > text
+write/wrote | écrire écrit écris écrit écrivons écrivez écrivent | person > text
+translate | traduire traduit traduis traduit traduisons traduisez traduisent | person > text
+buy/bought | acheter:achèt | person > meal fruit text thing clothes vehicle
+sell/sold | vendre | person > meal fruit thing clothes vehicle
+find/found | trouver | person animal > thing fruit clothes animal
+lose/lost | perdre | person > thing clothes
+wear/wore | porter | person > clothes
+open | ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent | person > opening container
+close | fermer | person > opening container
+wash | laver | person > clothes vehicle fruit animal
+paint | peindre peint peins peint peignons peignez peignent | person > opening furniture building animal
+draw/drew | dessiner | person > animal building person
+follow | suivre suivi suis suit suivons suivez suivent | person animal > person animal vehicle
+help | aider | person > person animal
+call | appeler:appell | person > person
+visit | visiter | person > sight
+know/knew | connaître connu connais connaît connaissons connaissez connaissent | person > person
+meet/met | rencontrer | person > person
+thank | remercier | person > person
+invite | inviter | person > person
+break/broke | casser | person animal > breakable
+repair | réparer | person > vehicle furniture breakable
+hide/hid | cacher | person > thing fruit clothes text
+steal/stole | voler | person animal > fruit clothes breakable
+choose/chose | choisir | person > fruit clothes text vehicle
+forget/forgot | oublier | person > thing clothes text
+clean | nettoyer:nettoi | person > building furniture area
+protect | protéger:protèg | person animal > person animal
+admire | admirer | person > person animal building clothes
+love | aimer | person > person animal
+cut/cut | couper | person > meal fruit
+push | pousser | person animal > vehicle furniture container
+bring/brought | apporter | person > drink meal fruit thing text
+build/built | construire construit construis construit construisons construisez construisent | person > built
+"""
+INTRANSITIVE_TABLE = """
+sleep/slept | dormir dormi dors dort dormons dormez dorment | person animal
+sing/sang | chanter | person bird
+dance | danser | person
+work | travailler | person
+run/ran | courir couru cours court courons courez courent | person animal
+swim/swam | nager | person animal
+laugh | rire ri ris rit rions riez rient | person
+cry | pleurer | person
+smile | sourire souri souris sourit sourions souriez sourient | person
+dream | rêver | person
+walk | marcher | person animal
+play | jouer | person animal
+shout | crier | person
+travel/travelled | voyager | person
+"""
+GIVING_TABLE = """
+give/gave | donner | person > fruit text thing clothes
+show/showed | montrer | person > text thing clothes animal
+send/sent | envoyer:envoi | person > text clothes
+lend/lent | prêter | person > text thing vehicle
+"""
+SAYING_TABLE = """
+think/thought | penser | person
+say/said | dire dit dis dit disons dites disent | person
+know/knew | savoir su sais sait savons savez savent | person
+believe | croire cru crois croit croyons croyez croient | person
+hope | espérer:espèr | person
+see/saw | voir vu vois voit voyons voyez voient | person
+"""
+
+
+def _verbs(table: str) -> tuple[Verb, ...]:
+    verbs = []
+    for row in table.strip().splitlines():
+        english, french, classes = row.split(" | ")
+        base, _, particle = english.partition(" ")
+        base, _, past = base.partition("/")
+        infinitive, *forms = french.split()
+        participle, present = (forms[0], tuple(forms[1:])) if forms else conjugate(infinitive)
+        assert len(present) == len(PERSONS), row
+        subjects, _, objects = classes.partition(" > ")
+        verbs.append(
+            Verb(
+                base,
+                english_s(base),
+                past or english_ed(base),
+                particle,
+                infinitive.partition(":")[0],
+                participle,
+                present,
+                tuple(subjects.split()),
+                tuple(objects.split()),
+            )
+        )
+    return tuple(verbs)
+
+
+TRANSITIVE = _verbs(TRANSITIVE_TABLE)
+INTRANSITIVE = _verbs(INTRANSITIVE_TABLE)
+GIVING = _verbs(GIVING_TABLE)
+SAYING = _verbs(SAYING_TABLE)
+BE = Verb("be", "is", "was", "", "être", "été", ("suis", "est", "sommes", "êtes", "sont"))
+HAVE = ("ai", "a", "avons", "avez", "ont")
+GO = ("vais", "va", "allons", "allez", "vont")
+WAS = ("étais", "était", "étions", "étiez", "étaient")
+HAD = ("avais", "avait", "avions", "aviez", "avaient")
+IDIOMS = {"hungry": "faim", "thirsty": "soif", "sleepy": "sommeil", "afraid": "peur"}
+"""What one is in English and has in French: he is hungry, il a faim."""

@@ -1,0 +1,92 @@
+"""Words to numbers and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+
+class Vocab:
+    """The words of some sentences, numbered by frequency, then alphabet, after four special tokens.
+
+    Words seen fewer than `min_count` times are left out and encode to `UNK`.
+
+    Raises: ValueError for no sentences, an empty sentence, a word that is not a non-empty string, or a
+    `min_count` below 1.
+    """
+
+    PAD: ClassVar[int] = 0
+    BOS: ClassVar[int] = 1
+    EOS: ClassVar[int] = 2
+    UNK: ClassVar[int] = 3
+    SPECIALS: ClassVar[tuple[str, ...]] = ("<pad>", "<bos>", "<eos>", "<unk>")
+
+    def __init__(self, sentences: Iterable[Sequence[str]], *, min_count: int = 1) -> None:
+        if type(min_count) is not int or min_count < 1:
+            raise ValueError(f"min_count: expected an integer of 1 or more, got {min_count!r}")
+        counts: Counter[str] = Counter()
+        for sentence in sentences:
+            if isinstance(sentence, str) or not isinstance(sentence, Sequence):
+                raise ValueError(f"sentences: expected sequences of words, got {sentence!r}")
+            if not sentence:
+                raise ValueError("sentences: expected at least one word in each, got an empty sentence")
+            counts.update(_checked(sentence, "sentences"))
+        if not counts:
+            raise ValueError("sentences: expected at least one sentence, got none")
+        words = sorted(
+            (word for word, count in counts.items() if count >= min_count and word not in self.SPECIALS),
+            key=lambda word: (-counts[word], word),
+        )
+        self.tokens: tuple[str, ...] = (*self.SPECIALS, *words)
+        self._ids = {word: number for number, word in enumerate(self.tokens)}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and word in self._ids
+
+    def encode(self, tokens: Sequence[str]) -> list[int]:
+        """The numbers of these words, nothing added; a word out of the vocabulary is `UNK`.
+
+        Raises: ValueError for a string in place of words, no words, or a word that is not a non-empty string.
+        """
+        if isinstance(tokens, str) or not isinstance(tokens, Sequence):
+            raise ValueError(f"tokens: expected a sequence of words, got {tokens!r}")
+        if not tokens:
+            raise ValueError("tokens: expected at least one word, got none")
+        return [self._ids.get(word, self.UNK) for word in _checked(tokens, "tokens")]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words of these numbers up to the first `EOS`, without `PAD` and `BOS`.
+
+        Raises: ValueError for a number that is no integer from 0 to the size of the vocabulary.
+        """
+        words = []
+        for number in ids:
+            index = _integer(number)
+            if index is None or not 0 <= index < len(self.tokens):
+                raise ValueError(f"ids: expected integers from 0 to {len(self.tokens) - 1}, got {number!r}")
+            if index == self.EOS:
+                break
+            if index not in (self.PAD, self.BOS):
+                words.append(self.tokens[index])
+        return words
+
+
+def _checked(words: Sequence[str], name: str) -> Sequence[str]:
+    for word in words:
+        if not isinstance(word, str) or not word:
+            raise ValueError(f"{name}: expected words that are non-empty strings, got {word!r}")
+    return words
+
+
+def _integer(number: object) -> int | None:
+    """The number as an int, tensors and NumPy integers included; None where it is not one."""
+    if isinstance(number, bool | float) or not hasattr(number, "__index__"):
+        return None
+    try:
+        return number.__index__()
+    except TypeError:  # a floating tensor
+        return None
