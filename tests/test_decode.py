@@ -1,0 +1,203 @@
+import itertools
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from attn_core.data import Pair, Vocab
+from attn_core.decode import beam, forced_attention, greedy, translate
+from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
+
+EOS = Vocab.EOS
+
+
+class TableState(NamedTuple):
+    """The tokens so far; the model below reads its logits from a table of them."""
+
+    past: torch.Tensor
+    row: torch.Tensor
+    weights: torch.Tensor | None
+
+    def select(self, rows):
+        return TableState(self.past[rows], self.row[rows], None if self.weights is None else self.weights[rows])
+
+
+class TableModel(nn.Module):
+    """Logits that depend on the source row and the last two tokens, at random: a search has real choices to make."""
+
+    def __init__(self, *, vocab=7, rows=3, attends=True, seed=0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.table = nn.Parameter(2 * torch.randn(rows, vocab, vocab, vocab, generator=generator))
+        with torch.no_grad():  # <pad>, <bos> and <unk> never come
+            self.table[..., [Vocab.PAD, Vocab.BOS, Vocab.UNK]] = -1e9
+        self.attends = attends
+
+    def start(self, source, lengths):
+        size = len(source)
+        return TableState(torch.zeros(size, 2, dtype=torch.long), source[:, 0], None)
+
+    def step(self, tokens, state):
+        past = torch.stack([state.past[:, 1], tokens], dim=1)
+        # A map that says which token it was paid for, so that the test can follow it through the beams.
+        weights = nn.functional.one_hot(tokens, 7).float() if self.attends else None
+        return self.table[state.row, past[:, 0], past[:, 1]], TableState(past, state.row, weights)
+
+
+def log_probability(model, row, ids):
+    """Of ids and, where it is among them, <eos>, from the table."""
+    past, total = [0, Vocab.BOS], 0.0
+    for token in ids:
+        total += float(model.table[row, past[0], past[1]].log_softmax(-1)[token].detach())
+        past = [past[1], token]
+    return total
+
+
+def everything(max_length):
+    """All sentences that end within max_length tokens, <eos> counted."""
+    for length in range(max_length):
+        for words in itertools.product([4, 5, 6], repeat=length):
+            yield [*words, EOS]
+
+
+rows = torch.tensor([[0], [1], [2]])
+ones = torch.ones(3, dtype=torch.long)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0])
+def test_a_wide_beam_finds_the_best_sentence_of_all(seed, penalty):
+    model = TableModel(seed=seed)
+    found = beam(model, rows, ones, max_length=4, beam_size=40, length_penalty=penalty)
+    for row, hypothesis in enumerate(found):
+        best = max(everything(4), key=lambda ids: log_probability(model, row, ids) / len(ids) ** penalty)
+        assert [*hypothesis.ids, EOS] == best
+        assert hypothesis.finished
+        assert hypothesis.log_probability == pytest.approx(log_probability(model, row, best), abs=1e-4)
+
+
+def test_a_beam_of_one_without_penalty_follows_greedy():
+    for seed in range(5):
+        model = TableModel(seed=seed)
+        ours = beam(model, rows, ones, max_length=6, beam_size=1, length_penalty=0.0)
+        plain = greedy(model, rows, ones, max_length=6)
+        assert [h.ids for h in ours] == [h.ids for h in plain]
+        assert [h.finished for h in ours] == [h.finished for h in plain]
+
+
+def test_greedy_takes_the_likeliest_token_and_knows_its_probability():
+    model = TableModel(seed=3)
+    for row, hypothesis in enumerate(greedy(model, rows, ones, max_length=8)):
+        past, expected = [0, Vocab.BOS], []
+        while len(expected) < 8 and (not expected or expected[-1] != EOS):
+            expected.append(int(model.table[row, past[0], past[1]].argmax()))
+            past = [past[1], expected[-1]]
+        assert hypothesis.ids == [token for token in expected if token != EOS]
+        assert hypothesis.log_probability == pytest.approx(log_probability(model, row, expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_attention_follows_its_own_sentence(search):
+    found = search(TableModel(seed=1), rows, ones, max_length=5)
+    for hypothesis in found:
+        # The map of output t was paid for the token before it.
+        assert hypothesis.attention.argmax(1).tolist() == [Vocab.BOS, *hypothesis.ids][: len(hypothesis.ids)]
+    assert all(h.attention is None for h in search(TableModel(attends=False), rows, ones, max_length=5))
+
+
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_never_past_the_maximum_in_silence(search):
+    model = TableModel()
+    with torch.no_grad():
+        model.table[..., EOS] = -1e9
+    for hypothesis in search(model, rows, ones, max_length=3):
+        assert len(hypothesis.ids) == 3 and not hypothesis.finished
+        assert hypothesis.attention.shape == (3, 7)
+
+
+def test_a_larger_length_penalty_favours_longer_sentences():
+    lengths = [
+        sum(
+            len(h.ids)
+            for seed in range(20)
+            for h in beam(TableModel(seed=seed), rows, ones, max_length=6, beam_size=30, length_penalty=p)
+        )
+        for p in (0.0, 1.0, 2.0)
+    ]
+    assert lengths[0] < lengths[1] < lengths[2]
+
+
+def small(decoder=BahdanauDecoder):
+    torch.manual_seed(0)
+    encoder = Encoder(len(english), embed_dim=6, hidden_dim=8)
+    return Seq2Seq(encoder, decoder(len(french), embed_dim=6, hidden_dim=8, memory_dim=16))
+
+
+pairs = [
+    Pair(("the", "cat", "sleeps"), ("le", "chat", "dort")),
+    Pair(("sleep",), ("dors", "bien")),
+    Pair(("the", "black", "cat", "sleeps"), ("le", "chat", "noir", "dort")),
+]
+english = Vocab(pair.source for pair in pairs)
+french = Vocab(pair.target for pair in pairs)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("batch_size", [1, 2, 8])
+def test_translate_keeps_the_order_and_does_not_depend_on_the_batch(beam_size, batch_size):
+    model = small().train()
+    options = {"beam_size": beam_size, "max_length": 6}
+    found = translate(model, [p.source for p in pairs], english, french, **options, batch_size=batch_size)
+    assert model.training
+    for pair, translation in zip(pairs, found, strict=True):
+        (alone,) = translate(model, [pair.source], english, french, **options)
+        assert translation.words == alone.words
+        assert translation.log_probability == pytest.approx(alone.log_probability, abs=1e-4)
+        columns = len(pair.source) + 1
+        assert translation.attention.shape[1] == columns
+        assert torch.allclose(translation.attention.sum(1), torch.ones(len(translation.attention)), atol=1e-5)
+
+
+def test_an_unknown_word_is_translated_as_unknown():
+    (translation,) = translate(small(), [("the", "zebra")], english, french, max_length=4)
+    assert translation.attention.shape[1] == 3
+
+
+def test_forced_attention_is_the_attention_to_the_true_words():
+    model = small()
+    maps = forced_attention(model, pairs, english, french, batch_size=2)
+    assert [tuple(weights.shape) for weights in maps] == [(3, 4), (2, 2), (4, 5)]
+    model.eval()
+    for pair, weights in zip(pairs, maps, strict=True):
+        source = torch.tensor([[*english.encode(pair.source), EOS]])
+        state = model.start(source, torch.tensor([source.shape[1]]))
+        for t, token in enumerate([Vocab.BOS, *french.encode(pair.target)[:-1]]):
+            _, state = model.step(torch.tensor([token]), state)
+            assert torch.allclose(state.weights[0], weights[t], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: greedy(TableModel(), rows, ones, max_length=0),
+            "max_length: expected an integer of at least 1, got 0",
+        ),
+        (lambda: beam(TableModel(), rows, ones, max_length=-1), "max_length: expected an integer of at least 1"),
+        (lambda: beam(TableModel(), rows, ones, max_length=3, beam_size=0), "beam_size: expected an integer .* got 0"),
+        (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=-1.0), "length_penalty: .* got -1.0"),
+        (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=float("nan")), "length_penalty: .* nan"),
+        (lambda: translate(small(), [], english, french), "sentences: expected at least one sentence"),
+        (lambda: translate(small(), [("a",), ()], english, french), "sentences: .* a word in each"),
+        (lambda: translate(small(), [("a",)], english, french, beam_size=0), "beam_size: expected an integer"),
+        (lambda: translate(small(), [("a",)], english, french, batch_size=0), "batch_size: expected an integer"),
+        (
+            lambda: forced_attention(small(FixedContextDecoder), pairs, english, french),
+            r"model: expected one module .* \[\]",
+        ),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,75 @@
+import pytest
+import torch
+
+from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
+
+
+def test_bleu_of_itself_and_of_a_worked_case():
+    sentence = "le chat noir dort sur le lit".split()
+    assert bleu([sentence], [sentence]) == pytest.approx(100)
+    # Precisions 6/7, 4/6, 2/5, 1/4 of n-grams of 1 to 4 words; equal lengths, so no brevity penalty.
+    found = "le chat blanc dort sur le lit".split()
+    expected = 100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25
+    assert bleu([found], [sentence]) == pytest.approx(expected)
+
+
+def test_bleu_is_of_the_corpus_and_keeps_our_tokens():
+    assert bleu([["l'", "eau", "est", "là", "."]], [["l'", "eau", "est", "là", "."]]) == pytest.approx(100)
+    long, short = ["a", "b", "c", "d", "e", "f"], ["x", "y", "z", "w"]
+    mixed = bleu([long, short], [long, ["p", "q", "r", "s"]])
+    assert 0 < mixed < 100
+    assert mixed != pytest.approx(50)
+
+
+def test_exact_match_counts_whole_sentences():
+    assert exact_match([["a", "b"], ["c"]], [("a", "b"), ("d",)]) == 0.5
+    assert exact_match([["a"]], [["a", "b"]]) == 0.0
+
+
+def test_alignment_error_counts_words_with_a_true_link():
+    weights = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6], [0.0, 0.0, 1.0]])
+    # Word 0 right, word 1 wrong, word 2 right by its second link, row 3 (<eos>) has no link.
+    links = frozenset({(0, 0), (0, 1), (1, 2), (2, 2)})
+    assert alignment_error([weights], [links]) == pytest.approx(1 / 3)
+    # Words are counted over the corpus, not averaged over sentences.
+    assert alignment_error([weights, weights[:1]], [links, frozenset({(1, 0)})]) == pytest.approx(2 / 4)
+
+
+def test_alignment_error_is_not_shifted():
+    late = torch.eye(4).roll(1, dims=0)
+    links = [frozenset((i, i) for i in range(4))]
+    assert alignment_error([late], links) == 1.0
+    assert alignment_error([torch.eye(4)], links) == 0.0
+
+
+def test_diagonal_guess():
+    assert diagonal_guess(3, 5).argmax(1).tolist() == [0, 0, 1, 2, 2]
+    assert diagonal_guess(5, 3).argmax(1).tolist() == [0, 2, 4]
+    assert diagonal_guess(4, 1).argmax(1).tolist() == [0]
+
+
+one = torch.ones(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bleu([], []), "hypotheses: expected at least one sentence, got none"),
+        (lambda: bleu([["a"]], []), "references: expected 1, one for each of hypotheses, got 0"),
+        (lambda: exact_match([["a"]], [["a"], ["b"]]), "references: expected 1, .* got 2"),
+        (lambda: alignment_error([], []), "attentions: expected at least one sentence, got none"),
+        (lambda: alignment_error([one], []), "links: expected 1, one for each of attentions, got 0"),
+        (
+            lambda: alignment_error([one[0]], [{(0, 0)}]),
+            r"attentions: expected maps of shape \(T, S\), got \(1,\) at 0",
+        ),
+        (lambda: alignment_error([one], [{(1, 0)}]), r"links: expected pairs within the map \(1, 1\) .* got \(1, 0\)"),
+        (lambda: alignment_error([one], [{(0, -1)}]), r"links: expected pairs within the map .* got \(0, -1\)"),
+        (lambda: alignment_error([one], [set()]), "links: expected at least one true link, got none"),
+        (lambda: diagonal_guess(0, 3), "source_length: expected a length of at least 1, got 0"),
+        (lambda: diagonal_guess(3, 0), "target_length: expected a length of at least 1, got 0"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,190 @@
+import pytest
+import torch
+
+from attn_core import capture_attention
+from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
+
+SIZES = {"embed_dim": 5, "hidden_dim": 6}
+
+
+def model(decoder, *, bidirectional=True, dropout=0.0):
+    torch.manual_seed(1)
+    encoder = Encoder(11, **SIZES, bidirectional=bidirectional, dropout=dropout)
+    return Seq2Seq(encoder, decoder(13, **SIZES, memory_dim=encoder.memory_dim, dropout=dropout))
+
+
+source = torch.tensor([[4, 5, 6, 2, 0], [7, 2, 0, 0, 0], [4, 8, 9, 10, 2]])
+lengths = torch.tensor([4, 2, 5])
+target = torch.tensor([[1, 4, 5, 6], [1, 7, 8, 0], [1, 9, 10, 11]])
+
+both = pytest.mark.parametrize("decoder", [FixedContextDecoder, BahdanauDecoder])
+ways = pytest.mark.parametrize("bidirectional", [False, True])
+
+
+@ways
+def test_encoder_equals_each_sentence_read_alone(bidirectional):
+    encoder = Encoder(11, **SIZES, bidirectional=bidirectional)
+    memory = encoder(source, lengths)
+    assert encoder.memory_dim == (12 if bidirectional else 6)
+    assert memory.states.shape == (3, 5, encoder.memory_dim)
+    for i, length in enumerate(lengths.tolist()):
+        states, final = encoder.rnn(encoder.embedding(source[i : i + 1, :length]))
+        assert torch.allclose(memory.states[i, :length], states[0], atol=1e-6)
+        assert torch.allclose(memory.final[i], final.flatten(), atol=1e-6)
+        assert memory.mask[i].tolist() == [True] * length + [False] * (5 - length)
+
+
+def test_the_backward_state_has_read_the_sentence_but_not_its_padding():
+    encoder = Encoder(11, **SIZES)
+    longer = torch.cat([source, torch.full((3, 4), 10)], dim=1)
+    assert torch.equal(encoder(source, lengths).final, encoder(longer, lengths).final)
+
+
+@both
+@ways
+def test_step_by_step_equals_the_whole_target(decoder, bidirectional):
+    seq2seq = model(decoder, bidirectional=bidirectional).eval()
+    whole = seq2seq(source, lengths, target)
+    assert whole.shape == (3, 4, 13)
+    state = seq2seq.start(source, lengths)
+    for t in range(target.shape[1]):
+        logits, state = seq2seq.step(target[:, t], state)
+        assert torch.allclose(logits, whole[:, t], atol=1e-6)
+
+
+@both
+def test_padding_never_matters_and_the_future_never_moves_the_past(decoder):
+    seq2seq = model(decoder)
+    whole = seq2seq(source, lengths, target)
+    noisy = source.clone()
+    noisy[1, 2:] = 9
+    assert torch.equal(seq2seq(noisy, lengths, target), whole)
+    later = target.clone()
+    later[:, 3] = 12
+    changed = seq2seq(source, lengths, later)
+    assert torch.equal(changed[:, :3], whole[:, :3])
+    assert not torch.allclose(changed[:, 3], whole[:, 3])
+
+
+@both
+def test_select_reorders_a_state(decoder):
+    seq2seq = model(decoder).eval()
+    _, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    rows = torch.tensor([2, 0, 0])
+    logits, _ = seq2seq.step(target[:, 1], state)
+    chosen, after = seq2seq.step(target[rows, 1], state.select(rows))
+    assert torch.allclose(chosen, logits[rows], atol=1e-6)
+    if decoder is BahdanauDecoder:
+        assert after.weights[0, 4] > 0 and after.weights[1, 4] == 0
+
+
+def test_bahdanau_by_hand():
+    """One step from the paper's equations, sentence by sentence, in float64."""
+    seq2seq = model(BahdanauDecoder).double()
+    decoder = seq2seq.decoder
+    logits, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    for i, length in enumerate(lengths.tolist()):
+        states, final = seq2seq.encoder.rnn(seq2seq.encoder.embedding(source[i, :length]))
+        s = torch.tanh(decoder.first.weight @ final.flatten() + decoder.first.bias)
+        w, u, v = decoder.score.query.weight, decoder.score.key.weight, decoder.score.energy.weight[0]
+        alpha = torch.softmax(torch.stack([v @ torch.tanh(w @ s + u @ h) for h in states]), dim=0)
+        c = sum(a * h for a, h in zip(alpha, states, strict=True))
+        y = decoder.embedding.weight[target[i, 0]]
+        s_next = decoder.cell(torch.cat([y, c])[None], s[None])[0]
+        expected = decoder.output.weight @ torch.cat([s_next, c, y]) + decoder.output.bias
+        assert torch.allclose(logits[i], expected, atol=1e-12)
+        assert torch.allclose(state.weights[i, :length], alpha, atol=1e-12)
+        assert not state.weights[i, length:].any()
+
+
+def test_attention_is_captured_and_sums_to_one():
+    seq2seq = model(BahdanauDecoder).eval()
+    with capture_attention(seq2seq) as maps:
+        seq2seq(source, lengths, target)
+    assert list(maps) == ["decoder"]
+    (weights,) = maps["decoder"]
+    assert weights.shape == (3, 1, 4, 5)
+    assert torch.allclose(weights.sum(-1), torch.ones(3, 1, 4))
+    assert not weights[1, :, :, 2:].any()
+    with capture_attention(seq2seq) as steps:
+        state = seq2seq.start(source, lengths)
+        for t in range(4):
+            _, state = seq2seq.step(target[:, t], state)
+    assert torch.allclose(torch.cat(steps["decoder"], dim=2), weights, atol=1e-6)
+
+
+def test_no_attention_no_weights():
+    seq2seq = model(FixedContextDecoder)
+    assert seq2seq.start(source, lengths).weights is None
+    with capture_attention(seq2seq) as maps:
+        seq2seq(source, lengths, target)
+    assert maps == {}
+
+
+@both
+@ways
+def test_every_parameter_learns_and_gradients_are_right(decoder, bidirectional):
+    seq2seq = model(decoder, bidirectional=bidirectional).double()
+    seq2seq(source, lengths, target).square().mean().backward()
+    for name, parameter in seq2seq.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+    # A finite difference along one direction through the whole model.
+    parameters = list(seq2seq.parameters())
+    directions = [torch.randn_like(p) for p in parameters]
+    slope = sum((p.grad * d).sum() for p, d in zip(parameters, directions, strict=True))
+    values = []
+    with torch.no_grad():
+        for sign in (1e-6, -2e-6):
+            for p, d in zip(parameters, directions, strict=True):
+                p.add_(sign * d)
+            values.append(seq2seq(source, lengths, target).square().mean())
+    assert (values[0] - values[1]) / 2e-6 == pytest.approx(slope.item(), rel=1e-4)
+
+
+@both
+def test_dropout_acts_in_training_only(decoder):
+    seq2seq = model(decoder, dropout=0.5)
+    assert not torch.equal(seq2seq(source, lengths, target), seq2seq(source, lengths, target))
+    seq2seq.eval()
+    assert torch.equal(seq2seq(source, lengths, target), seq2seq(source, lengths, target))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@both
+def test_the_same_on_a_gpu(decoder):
+    seq2seq = model(decoder).eval()
+    expected = seq2seq(source, lengths, target)
+    seq2seq.cuda()
+    found = seq2seq(source.cuda(), lengths.cuda(), target.cuda()).cpu()
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Encoder(0, **SIZES), "vocab_size: expected an integer of at least 1, got 0"),
+        (lambda: Encoder(5, embed_dim=4, hidden_dim=-1), "hidden_dim: expected an integer of at least 1, got -1"),
+        (lambda: BahdanauDecoder(5, **SIZES, memory_dim=0), "memory_dim: expected an integer of at least 1, got 0"),
+        (lambda: FixedContextDecoder(5, **SIZES, memory_dim=2.0), "memory_dim: expected an integer .* got 2.0"),
+        (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, score_dim=0), "hidden_dim: expected an integer"),
+        (lambda: model(BahdanauDecoder)(source.float(), lengths, target), "source: expected an integer tensor"),
+        (lambda: model(BahdanauDecoder)(source[0], lengths, target), "source: .* with 2 axes, got .* shape \\(5,\\)"),
+        (lambda: model(BahdanauDecoder)(source, lengths, target[0]), "target: expected an integer tensor with 2 axes"),
+        (lambda: model(FixedContextDecoder)(source, lengths, target[0]), "target: .* with 2 axes"),
+        (lambda: model(BahdanauDecoder)(source, lengths[:2], target), r"lengths: expected shape \(3,\), got \(2,\)"),
+        (lambda: model(BahdanauDecoder)(source, lengths + 9, target), "lengths: expected lengths from 0 to 5, got 14"),
+        (lambda: model(BahdanauDecoder)(source, lengths * 0, target), "lengths: .* got a length of 0"),
+        (
+            lambda: model(BahdanauDecoder)(source + 20, lengths, target),
+            "source: expected token ids from 0 to 10, got 3",
+        ),
+        (
+            lambda: model(BahdanauDecoder)(source, lengths, target - 1),
+            "target: expected token ids from 0 to 12, got -1",
+        ),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

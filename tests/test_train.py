@@ -1,0 +1,164 @@
+import math
+import random
+
+import pytest
+import torch
+
+from attn_core.data import Batches, Pair, Vocab
+from attn_core.metrics import exact_match
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.train import fit, token_loss
+
+LETTERS = "abcdefgh"
+
+
+def reversal(count, seed):
+    """Sentences of letters, and the same letters in capitals the other way round."""
+    draw = random.Random(seed)
+    words = [tuple(draw.choice(LETTERS) for _ in range(draw.randint(2, 5))) for _ in range(count)]
+    return [Pair(sentence, tuple(letter.upper() for letter in reversed(sentence))) for sentence in words]
+
+
+pairs = reversal(400, 0)
+small, large = Vocab(p.source for p in pairs), Vocab(p.target for p in pairs)
+
+
+def model(dropout=0.0):
+    torch.manual_seed(0)
+    encoder = Encoder(len(small), embed_dim=16, hidden_dim=16, dropout=dropout)
+    return Seq2Seq(encoder, BahdanauDecoder(len(large), embed_dim=16, hidden_dim=32, memory_dim=32, dropout=dropout))
+
+
+def batches(size=32):
+    return Batches(pairs, small, large, batch_size=size, seed=0)
+
+
+def quiet(net, **options):
+    return fit(net, batches(), **({"epochs": 1, "progress": False} | options))
+
+
+def test_token_loss_is_the_mean_over_true_tokens():
+    logits = torch.randn(2, 3, 5)
+    target = torch.tensor([[1, 4, 2], [3, 2, 0]])
+    picked = [-logits[i, t].log_softmax(-1)[target[i, t]] for i, t in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]]
+    assert token_loss(logits, target).item() == pytest.approx(float(sum(picked)) / 5, rel=1e-5)
+    assert token_loss(logits.bfloat16(), target).dtype == torch.float32
+
+
+def test_it_learns_to_reverse():
+    from attn_core.decode import translate
+
+    net = model()
+    history = quiet(net, epochs=25, learning_rate=1e-2)
+    held_out = reversal(100, 1)
+    found = translate(net, [p.source for p in held_out], small, large)
+    assert exact_match([t.words for t in found], [p.target for p in held_out]) > 0.9
+    assert len(history.losses) == 25 * 13
+    assert sum(history.losses[-13:]) < 0.2 * sum(history.losses[:13])
+    assert history.seconds > 0
+
+
+def test_the_same_seed_gives_the_same_weights_and_leaves_the_callers_randomness():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    nets = [model(dropout=0.3) for _ in range(3)]
+    torch.manual_seed(5)
+    for net, seed in zip(nets, (1, 1, 2), strict=True):
+        quiet(net, seed=seed)
+    assert torch.equal(torch.rand(3), expected)
+    first, second, third = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net in nets)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
+def test_the_rate_rises_and_falls_to_zero():
+    from attn_core.train import _cosine
+
+    rates = [_cosine(step, 100, 0.1) for step in range(100)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) == 1.0
+    assert rates[:10] == sorted(rates[:10]) and rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.001
+    assert _cosine(0, 1, 0.0) == 1.0
+
+
+def test_gradients_are_clipped():
+    free, held = model(), model()
+    start = torch.cat([p.detach().clone().flatten() for p in free.parameters()])
+    norms = []
+
+    def watch(net):
+        norms.append(math.sqrt(sum(float(p.grad.square().sum()) for p in net.parameters())))
+        return {}
+
+    quiet(free, clip=1e9, validate=watch, validate_every=1)
+    loose = max(norms)
+    norms.clear()
+    quiet(held, clip=1e-3, validate=watch, validate_every=1)
+    assert loose > 1e-1
+    assert max(norms) <= 1e-3 * (1 + 1e-4)
+    assert not torch.equal(start, torch.cat([p.detach().flatten() for p in held.parameters()]))
+
+
+def test_validation_runs_in_evaluation_mode_and_is_recorded():
+    modes = []
+
+    def validate(net):
+        modes.append((net.training, torch.is_grad_enabled()))
+        return {"answer": 42.0}
+
+    net = model().eval()
+    history = quiet(net, epochs=2, validate=validate, validate_every=5)
+    assert [record["step"] for record in history.validation] == [5.0, 10.0, 15.0, 20.0, 25.0]
+    assert all(record["answer"] == 42.0 for record in history.validation)
+    assert set(modes) == {(False, False)}
+    assert not net.training
+    seconds = [record["seconds"] for record in history.validation]
+    assert seconds == sorted(seconds) and seconds[-1] <= history.seconds
+
+
+def test_a_broken_loss_stops_training_at_once():
+    net = model()
+    with torch.no_grad():
+        net.decoder.output.bias[3] = math.nan
+    with pytest.raises(FloatingPointError, match="the loss became nan at step 1"):
+        quiet(net)
+
+
+def test_bfloat16_learns_too():
+    exact, rough = model(), model()
+    plain = quiet(exact, epochs=3, learning_rate=1e-2)
+    mixed = quiet(rough, epochs=3, learning_rate=1e-2, precision=torch.bfloat16)
+    assert mixed.losses != plain.losses
+    assert mixed.losses[-1] == pytest.approx(plain.losses[-1], rel=0.2)
+    assert all(p.dtype == torch.float32 for p in rough.parameters())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_trains_on_a_gpu_in_mixed_precision_by_itself():
+    net = model()
+    history = quiet(net, epochs=5, learning_rate=1e-2)
+    assert next(net.parameters()).is_cuda
+    assert history.losses[-1] < history.losses[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs: expected an integer of at least 1, got 0"),
+        ({"epochs": 1.5}, "epochs: expected an integer of at least 1, got 1.5"),
+        ({"learning_rate": 0.0}, "learning_rate: expected a finite number above 0, got 0.0"),
+        ({"learning_rate": math.nan}, "learning_rate: expected a finite number above 0, got nan"),
+        ({"clip": -1.0}, "clip: expected a finite number above 0, got -1.0"),
+        ({"warmup": 1.0}, r"warmup: expected a share in \[0, 1\), got 1.0"),
+        ({"validate_every": 0}, "validate_every: expected an integer of at least 1, got 0"),
+        ({"precision": torch.int8}, "precision: expected a floating dtype, got torch.int8"),
+    ],
+)
+def test_wrong_settings_are_named_before_anything_changes(options, message):
+    net = model()
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=message):
+        quiet(net, **options)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
