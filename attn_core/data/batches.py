@@ -74,9 +74,7 @@ class Batches:
         self.batch_size = batch_size
         self.seed = seed
         self._sources = [torch.tensor([*source_vocab.encode(p.source), Vocab.EOS]) for p in self.pairs]
-        self._targets = [
-            torch.tensor([Vocab.BOS, *target_vocab.encode(p.target), Vocab.EOS]) for p in self.pairs
-        ]
+        self._targets = [torch.tensor([Vocab.BOS, *target_vocab.encode(p.target), Vocab.EOS]) for p in self.pairs]
 
     def __len__(self) -> int:
         return -(-len(self.pairs) // self.batch_size)

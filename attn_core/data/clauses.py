@@ -16,8 +16,19 @@ from attn_core.data.phrases import (
     object_pronoun,
     subject_pronoun,
 )
-from attn_core.data.tree import Agreement, Clause, Joined, Nominal, NounPhrase, Place, Pronoun, Relative
-from attn_core.data.tree import Sentence, Several, agreement
+from attn_core.data.tree import (
+    Agreement,
+    Clause,
+    Joined,
+    Nominal,
+    NounPhrase,
+    Place,
+    Pronoun,
+    Relative,
+    Sentence,
+    Several,
+    agreement,
+)
 from attn_core.data.verbs import BE, GO, HAD, HAVE, IDIOMS, WAS, Verb
 
 ALL_TIMES = {english: french for times in TIMES.values() for english, french in times.items()}
@@ -74,7 +85,7 @@ def place_words(place: Place) -> Both:
 
 
 def relative_clause(relative: Relative, antecedent: NounPhrase) -> Both:
-    """That sleeps: qui dort; that the cat sees: que le chat voit; a person who, an object of the past agrees."""
+    """That sleeps: qui dort; that the cat sees: que le chat voit; who for a person that is the subject."""
     missing = agreement(antecedent)
     if relative.clause.subject is None:
         word = En("who" if "person" in antecedent.noun.classes else "that")
@@ -130,9 +141,7 @@ def verb_words(
     if verb is BE:
         assert auxiliary is not None
         present, past = (HAVE, HAD) if idiom else (BE.present, WAS)
-        return auxiliary, Both(
-            english, [*ne, Fr((past if tense == "past" else present)[form], auxiliary), *pas]
-        )
+        return auxiliary, Both(english, [*ne, Fr((past if tense == "past" else present)[form], auxiliary), *pas])
     english += [main, *particle]
     if tense == "present":
         return auxiliary, Both(english, [*ne, *clitics, Fr(verb.present[form], main, *particle), *pas])

@@ -63,7 +63,8 @@ def corpus(
 
     `structures` holds combinations that are nowhere in the first three parts (`sampler.HELD_STRUCTURES`),
     made of words that are; in `pronouns` French must choose il or elle by what "it" refers to.
-    Each part has a stream of its own: a part's size changes no part before it, and nothing changes `pronouns`.
+    Each part has a stream of its own: a part's size changes no part before it, nothing changes `pronouns`,
+    and a smaller part is the beginning of a larger one.
 
     Raises: ValueError for a size that is not an integer of 0 or more, or a seed that is not one either.
     """
@@ -72,9 +73,7 @@ def corpus(
         if type(value) is not int or value < 0:
             raise ValueError(f"{name}: expected an integer of 0 or more, got {value!r}")
     seen = {EXAMPLE.source, EXAMPLE.target}
-    regular = {
-        part: _fresh(_regular(stream(part, seed)), sizes[part], seen) for part in ("train", "valid", "test")
-    }
+    regular = {part: _fresh(_regular(stream(part, seed)), sizes[part], seen) for part in ("train", "valid", "test")}
     return Corpus(
         **regular,
         structures=_fresh(_held(stream("structures", seed)), structures, seen),

@@ -47,94 +47,87 @@ class Adjective:
 NOUNS_TABLE = {
     "person": """man/men homme m, woman/women femme f, boy garçon m, girl fille f, teacher professeur m,
         doctor médecin m, farmer fermier m, baker boulanger m, king roi m, queen reine f,
-        child/children enfant m, student étudiant m, waiter serveur m, waitress serveuse f,
-        nurse infirmière f, actress actrice f, princess princesse f, lady dame f, painter peintre m,
-        judge juge m, lawyer avocat m, cook cuisinier m, thief/thieves voleur m, tourist touriste m,
-        gardener jardinier m, soldier soldat m, musician musicien m, driver chauffeur m, witch sorcière f,
-        hero/heroes héros m, writer écrivain m, sailor marin m, engineer ingénieur m, dancer danseuse f,
-        singer chanteuse f""",
-    "person kin": """brother frère m, sister sœur f, mother mère f, father père m, uncle oncle m,
-        aunt tante f, friend ami m, neighbour voisin m, cousin cousin m,
-        grandmother grand-mère/grands-mères f""",
-    "animal": """cat chat m, dog chien m, bird oiseau m, horse cheval m, cow vache f, mouse/mice souris f,
-        rabbit lapin m, fox renard m, wolf/wolves loup m, bear ours m, goat chèvre f, hen poule f,
-        duck canard m, goose/geese oie f, frog grenouille f, turtle tortue f, squirrel écureuil m,
-        donkey âne m, monkey singe m, owl hibou/hiboux m, elephant éléphant m, lioness lionne f""",
-    "drink": "water eau f, milk lait m, coffee café m, tea thé m, juice jus m, soup soupe f, beer bière f",
-    "meal": "bread pain m, cheese fromage m, meat viande f, rice riz m, butter beurre m, jam confiture f",
-    "fruit own": """apple pomme f, pear poire f, cake gâteau m, egg œuf m, carrot carotte f,
-        tomato/tomatoes tomate f, orange orange f, cherry cerise f, strawberry fraise f, tart tarte f,
-        melon melon m, apricot abricot m""",
-    "text own": """book livre m, letter lettre f, newspaper journal m, poem poème m, story histoire f,
-        novel roman m, message message m, article article m""",
-    "thing own": """knife/knives couteau m, cup tasse f, plate assiette f, key clé f, lamp lampe f, watch montre f,
-        umbrella parapluie m, ball ballon m, bicycle vélo m, toy jouet m, clock horloge f, painting tableau m,
-        ring bague f, mirror miroir m, guitar guitare f, bottle bouteille f, tool outil m""",
-    "thing furniture own": "table table f, chair chaise f, bed lit m, bench banc m, desk bureau m",
-    "thing container own": "box boîte f, basket panier m, bag sac m, suitcase valise f, drawer tiroir m",
-    "clothes own": """hat chapeau m, coat manteau m, shirt chemise f, dress robe f, scarf/scarves écharpe f,
-        skirt jupe f, shoe chaussure f, jacket veste f""",
+        child/children enfant m, student étudiant m, waitress serveuse f, nurse infirmière f,
+        actress actrice f, princess princesse f, lady dame f, painter peintre m, judge juge m,
+        lawyer avocat m, thief/thieves voleur m, tourist touriste m, soldier soldat m, witch sorcière f,
+        hero/heroes héros m, sailor marin m, singer chanteuse f""",
+    "person kin": """brother frère m, sister sœur f, uncle oncle m, aunt tante f, friend ami m,
+        neighbour voisin m""",
+    "person kin only": "mother mère f, father père m",
+    "animal own": """cat chat m, dog chien m, horse cheval m, cow vache f, rabbit lapin m, goat chèvre f,
+        hen poule f, duck canard m, donkey âne m""",
+    "animal": """bird oiseau m, mouse/mice souris f, fox renard m, wolf/wolves loup m, bear ours m,
+        goose/geese oie f, owl hibou/hiboux m, squirrel écureuil m, lioness lionne f""",
+    "drink": "water eau f, milk lait m, coffee café m, tea thé m, soup soupe f, beer bière f",
+    "meal": "bread pain m, cheese fromage m, meat viande f, jam confiture f",
+    "fruit": """apple pomme f, pear poire f, cake gâteau m, egg œuf m, tomato/tomatoes tomate f,
+        orange orange f, tart tarte f, melon melon m""",
+    "text own": "book livre m, letter lettre f, newspaper journal m, poem poème m, story histoire f",
+    "thing own": """knife/knives couteau m, cup tasse f, plate assiette f, key clé f, lamp lampe f,
+        watch montre f, umbrella parapluie m, ball ballon m, bicycle vélo m, clock horloge f,
+        painting tableau m, mirror miroir m""",
+    "furniture own": "table table f, chair chaise f, bed lit m, desk bureau m",
+    "container own": "box boîte f, basket panier m, bag sac m, suitcase valise f",
+    "clothes own": "hat chapeau m, coat manteau m, shirt chemise f, dress robe f, scarf/scarves écharpe f",
     "vehicle own": "car voiture f, boat bateau m, truck camion m, plane avion m",
     "opening": "door porte f, window fenêtre f",
-    "building sight own": "house maison f, castle château m, farm ferme f",
+    "building sight own": "house maison f, castle château m",
     "building sight": "church église f, museum musée m",
-    "building venue": "school école f, hospital hôpital m, hotel hôtel m, restaurant restaurant m, library bibliothèque f",
-    "building": "shop magasin m, bakery boulangerie f, theatre théâtre m",
+    "building venue": "school école f, hospital hôpital m, hotel hôtel m, library bibliothèque f",
+    "building": "shop magasin m",
     "venue": "market marché m, station gare f",
-    "area": "park parc m, forest forêt f, street rue f, field champ m, kitchen cuisine f, room chambre f",
+    "area": "park parc m, forest forêt f, street rue f, field champ m, kitchen cuisine f",
     "area own": "garden jardin m",
     "area sight": "village village m, town ville f",
-    "spot": "river rivière f, lake lac m, bridge pont m, tree arbre m, wall mur m, fountain fontaine f",
+    "spot": "river rivière f, lake lac m, bridge pont m, tree arbre m, wall mur m",
 }
 
 # classes of single nouns, beside those of their group
 EXTRA_CLASSES = {
     "kid": {"boy", "girl", "child"},
-    "job": set("teacher doctor baker waiter waitress nurse cook gardener driver neighbour friend".split()),
+    "job": set(["teacher", "doctor", "baker", "waitress", "nurse", "neighbour", "friend"]),
     "bird": {"bird"},
-    "breakable": set("cup plate lamp toy clock mirror guitar bottle bicycle chair watch umbrella".split()),
+    "pet": {"cat", "dog", "horse", "rabbit", "donkey"},
+    "kitchen": {"kitchen"},
+    "water": {"river", "lake"},
+    "breakable": set(["cup", "plate", "lamp", "clock", "mirror", "bicycle", "chair", "watch", "umbrella"]),
     "built": {"house", "castle", "boat", "bridge", "wall", "school", "church"},
 }
 
 # english french[/feminine[/before a vowel]], …
 ADJECTIVES_BEFORE = {
-    "animal fruit text thing clothes vehicle opening building area spot": "big grand",
-    "animal kid fruit text thing clothes vehicle opening building area spot": "small petit",
-    "person animal text thing clothes vehicle opening building area spot": "old vieux/vieille/vieil",
-    "person animal text thing clothes vehicle building area spot": "beautiful beau/belle/bel",
-    "person animal": "young jeune",
-    "person drink meal fruit text": "good bon/bonne, bad mauvais",
-    "job text thing clothes vehicle building": "new nouveau/nouvelle/nouvel",
-    "thing clothes building area": "pretty joli",
+    "animal fruit text thing furniture container vehicle opening building area spot": "big grand",
+    "animal fruit text thing furniture container vehicle opening building area spot clothes kid": "small petit",
+    "animal text thing furniture container vehicle opening building area spot clothes person": """
+        old vieux/vieille/vieil""",
+    "animal text thing furniture vehicle building area spot clothes person": "beautiful beau/belle/bel",
+    "animal person": "young jeune",
+    "drink meal fruit text job": "good bon/bonne",
+    "text thing furniture container vehicle building clothes job": "new nouveau/nouvelle/nouvel",
     "text": "long long/longue",
 }
 ADJECTIVES_AFTER = {
-    "animal thing clothes vehicle": "black noir, white blanc/blanche, grey gris",
-    "fruit clothes vehicle thing opening": "red rouge, green vert",
-    "clothes vehicle thing opening": "blue bleu, yellow jaune",
+    "animal thing furniture container clothes vehicle": "black noir, white blanc/blanche, grey gris",
+    "fruit clothes vehicle thing furniture container opening": "red rouge, green vert",
+    "clothes vehicle thing furniture container opening": "blue bleu",
     "drink meal": "hot chaud, cold froid",
     "drink meal fruit": "delicious délicieux",
-    "drink fruit": "sweet sucré",
     "meal fruit": "fresh frais/fraîche",
-    "person animal": """tired fatigué, happy heureux, sad triste, intelligent intelligent, strong fort,
-        brave courageux, ill malade, lazy paresseux, curious curieux, dangerous dangereux, calm calme""",
-    "person": """rich riche, famous célèbre, honest honnête, shy timide, proud fier, polite poli,
-        elegant élégant, jealous jaloux/jalouse""",
-    "person text": "french français, english anglais, italian italien, spanish espagnol",
-    "text": "interesting intéressant, difficult difficile, boring ennuyeux, useful utile",
-    "text person": "funny drôle",
-    "thing clothes": "light léger",
-    "thing": "heavy lourd, useful utile",
-    "thing clothes vehicle building area": "dirty sale, clean propre",
-    "thing clothes text": "precious précieux",
-    "thing clothes vehicle": "expensive cher",
+    "person animal": """tired fatigué, happy heureux, sad triste, intelligent intelligent, brave courageux,
+        ill malade, lazy paresseux, curious curieux, dangerous dangereux""",
+    "person": "rich riche, famous célèbre, honest honnête, shy timide, proud fier, jealous jaloux/jalouse",
+    "person text": "french français, english anglais, italian italien",
+    "text": "interesting intéressant, difficult difficile, boring ennuyeux",
+    "thing furniture container": "heavy lourd, light léger",
+    "thing furniture container clothes vehicle building": "dirty sale, clean propre",
+    "clothes vehicle": "expensive cher",
     "container": "empty vide, full plein",
-    "vehicle building": "modern moderne, comfortable confortable",
-    "animal area spot building": "strange étrange",
+    "vehicle building": "modern moderne",
     "area": "quiet tranquille",
-    "animal": "wild sauvage",
-    "spot": "deep profond",
+    "water": "deep profond",
 }
+STATES = tuple(["tired", "happy", "sad", "ill"])
+"""What a person is for a while, and so may be a reason."""
 
 # english: masculine, feminine, plural
 DETERMINERS = {
@@ -154,13 +147,13 @@ DETERMINERS = {
     **{
         english: ("", "", french)
         for english, french in zip(
-            "two three four five six seven eight nine ten".split(),
-            "deux trois quatre cinq six sept huit neuf dix".split(),
+            ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
+            ["deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"],
             strict=True,
         )
     },
 }
-NUMBERS = tuple("two three four five six seven eight nine ten".split())
+NUMBERS = tuple(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"])
 BEFORE_VOWEL = {"ce": "cet", "ma": "mon", "sa": "son"}
 """Determiners that change, rather than elide, before a vowel."""
 
@@ -199,18 +192,16 @@ TIMES = {
 }
 CONJUNCTIONS = {"and": "et", "but": "mais", "because": "parce que", "when": "quand", "while": "pendant que"}
 
+HELD_TABLE = """
+dog: white young, horse: black old, cow: brave, rabbit: grey, man: young happy, woman: rich, teacher: old,
+queen: proud, doctor: good, girl: sad, friend: new, coffee: hot, milk: cold, soup: good, bread: fresh,
+apple: red small, cake: delicious, book: old, letter: long, story: boring, knife: big, key: small, table: black,
+box: heavy, hat: green, shirt: blue, dress: red, car: new, boat: white, door: green, house: beautiful,
+castle: old, garden: quiet, forest: small, tree: big, lake: beautiful
+"""
 HELD_PAIRS = frozenset(
     (adjective, noun)
-    for noun, adjectives in (
-        entry.split(": ")
-        for entry in (
-            "dog: white young; horse: black old; cow: calm; rabbit: grey; man: young happy; woman: elegant; "
-            "teacher: old; queen: rich; doctor: good; girl: sad; friend: new; coffee: hot; milk: cold; soup: good; "
-            "bread: fresh; apple: red small; cake: delicious; book: old; letter: long; story: funny; knife: big; "
-            "key: small; table: black; box: heavy; hat: yellow; shirt: blue; dress: red; car: new; boat: white; "
-            "door: green; house: beautiful; castle: old; garden: quiet; forest: strange; tree: big; river: deep"
-        ).split("; ")
-    )
+    for noun, adjectives in (row.split(":") for row in HELD_TABLE.replace("\n", " ").strip().split(", "))
     for adjective in adjectives.split()
 )
 """(adjective, noun) pairs kept for the structures split, as English singulars."""

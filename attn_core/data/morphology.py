@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 VOWELS = frozenset("aàâeéèêëiîïoôœuùûh")
-ASPIRATE = frozenset("héros hibou hiboux huit haut haute hauts hautes onze".split())
+ASPIRATE = frozenset(["héros", "hibou", "hiboux", "huit", "haut", "haute", "hauts", "hautes", "onze"])
 """French words before which nothing is elided although they seem to begin with a vowel."""
 ENGLISH_AN = frozenset(["honest"])  # the h is silent
 ENGLISH_A = frozenset(["useful"])  # the u is a consonant

@@ -89,9 +89,7 @@ def adjective_words(phrase: NounPhrase) -> tuple[list[En], list[Fr], list[Fr]]:
     for adjective in phrase.adjectives:
         word = En(adjective.english)
         english.append(word)
-        (before if adjective.before else after).append(
-            Fr(adjective.agreed(phrase.noun.gender, phrase.plural), word)
-        )
+        (before if adjective.before else after).append(Fr(adjective.agreed(phrase.noun.gender, phrase.plural), word))
     if before and phrase.noun.gender == "m" and not phrase.plural and elides(phrase.noun.french[0]):
         last = [adjective for adjective in phrase.adjectives if adjective.before][-1]
         before[-1].text = last.liaison or before[-1].text  # un bel oiseau, un vieil homme

@@ -9,7 +9,7 @@ from random import Random
 from attn_core.data.clauses import write
 from attn_core.data.lexicon import ADJECTIVES, NOUNS, Noun
 from attn_core.data.pairs import Pair
-from attn_core.data.sampler import adjectives_of, nouns_of
+from attn_core.data.phrase_sampler import adjectives_of, nouns_of
 from attn_core.data.tree import Clause, Joined, NounPhrase, Pronoun, Sentence
 from attn_core.data.verbs import BE, TRANSITIVE
 
@@ -27,15 +27,16 @@ class Frame:
 
 # verb [not] | objects | reasons of the subject | reasons of the object
 FRAMES_TABLE = """
-drink | water milk coffee tea juice soup | thirsty hungry | cold sweet delicious
-drink not | water milk coffee tea juice soup | sleepy tired ill | hot cold
-eat | bread cheese meat rice apple pear cake egg carrot tomato tart melon | hungry | delicious fresh
-eat not | bread cheese meat rice apple pear cake egg carrot tomato tart melon | ill sleepy thirsty | old
-break | cup plate lamp toy clock mirror guitar bottle chair | afraid hungry curious | old light
-push | table chair bench box basket bag suitcase car | curious hungry strong | light empty
-push not | table chair bench box basket bag suitcase truck car | tired lazy ill sleepy afraid | heavy full
-find not | key ring toy ball umbrella scarf bag box hat | lazy tired sleepy | small
-steal | apple pear tomato orange strawberry melon | hungry curious | sweet red delicious
+drink | soup | hungry | hot delicious
+drink | water milk tea | thirsty | cold delicious
+drink not | water milk tea soup | sleepy tired ill | hot cold
+eat | bread cheese meat jam apple pear cake egg tomato orange tart melon | hungry | delicious fresh
+eat not | bread cheese meat apple pear cake egg tomato orange tart melon | ill sleepy thirsty sad | old
+break | cup plate lamp clock mirror chair umbrella | afraid curious | old light
+push | table chair desk box basket bag suitcase | curious | light empty
+push not | table chair bed desk box basket bag suitcase | tired lazy ill sleepy afraid | heavy full
+find not | key ball watch umbrella scarf bag box hat cup | lazy tired sleepy | small
+steal | apple pear tomato orange melon bread cheese meat tart cake egg | hungry curious | delicious fresh
 """
 
 
@@ -49,6 +50,7 @@ def _frames() -> tuple[Frame, ...]:
     return tuple(frames)
 
 
+LOOKS = ("black", "white", "grey", "old", "young", "small", "big", "beautiful")
 FRAMES = _frames()
 VERBS = {verb.english: verb for verb in TRANSITIVE}
 
@@ -62,8 +64,11 @@ def pronoun_pairs(random: Random) -> Iterator[Pair]:
         frame = random.choice(FRAMES)
         thing = NOUNS[random.choice(frame.objects)]
         subject = random.choice([noun for noun in nouns_of(("animal",)) if noun.gender != thing.gender])
-        determiners = random.choice(("the", "the", "my", "this", "our")), random.choice(("the", "the", "this"))
-        adjectives = [a for a in adjectives_of(subject, False) if a.english in ("black", "white", "old", "young", "small", "big", "beautiful", "grey")]
+        determiners = (
+            random.choice(("the", "the", "my", "this", "our")),
+            random.choice(("the", "the", "this")),
+        )
+        adjectives = [a for a in adjectives_of(subject, False) if a.english in LOOKS]
         described = (random.choice(adjectives),) if random.random() < 0.5 else ()
         main = Clause(
             NounPhrase(determiners[0], subject, adjectives=described),

@@ -63,7 +63,7 @@ class Relative:
 
 Nominal = NounPhrase | Several | Pronoun
 
-# english subject: english object, person, plural, gender if it has one, French subject, object, indirect object
+# subject: object, person, plural, gender where known, French subject, object, indirect object
 PRONOUNS = {
     "i": ("me", 1, False, "", "je", "me", "me"),
     "he": ("him", 3, False, "m", "il", "le", "lui"),
@@ -84,8 +84,6 @@ def agreement(nominal: Nominal) -> Agreement:
         return Agreement(3, True, "f" if genders == {"f"} else "m")
     _, person, plural, gender, *_ = PRONOUNS[nominal.english]
     return Agreement(person, plural, gender or nominal.gender)
-
-
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -35,38 +35,30 @@ eat/ate | manger | person animal > meal fruit
 taste | goûter | person > drink meal fruit
 read/read | lire lu lis lit lisons lisez lisent | person > text
 write/wrote | écrire écrit écris écrit écrivons écrivez écrivent | person > text
-translate | traduire traduit traduis traduit traduisons traduisez traduisent | person > text
-buy/bought | acheter:achèt | person > meal fruit text thing clothes vehicle
-sell/sold | vendre | person > meal fruit thing clothes vehicle
-find/found | trouver | person animal > thing fruit clothes animal
+buy/bought | acheter:achèt | person > meal fruit text thing furniture container clothes vehicle
+sell/sold | vendre | person > meal fruit thing furniture container clothes vehicle
+find/found | trouver | person animal > thing container clothes fruit
 lose/lost | perdre | person > thing clothes
 wear/wore | porter | person > clothes
 open | ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent | person > opening container
 close | fermer | person > opening container
-wash | laver | person > clothes vehicle fruit animal
-paint | peindre peint peins peint peignons peignez peignent | person > opening furniture building animal
-draw/drew | dessiner | person > animal building person
+wash | laver | person > clothes vehicle pet
+paint | peindre peint peins peint peignons peignez peignent | person > opening furniture building
 follow | suivre suivi suis suit suivons suivez suivent | person animal > person animal vehicle
-help | aider | person > person animal
+help | aider | person > person
 call | appeler:appell | person > person
 visit | visiter | person > sight
 know/knew | connaître connu connais connaît connaissons connaissez connaissent | person > person
 meet/met | rencontrer | person > person
 thank | remercier | person > person
-invite | inviter | person > person
 break/broke | casser | person animal > breakable
 repair | réparer | person > vehicle furniture breakable
 hide/hid | cacher | person > thing fruit clothes text
-steal/stole | voler | person animal > fruit clothes breakable
-choose/chose | choisir | person > fruit clothes text vehicle
-forget/forgot | oublier | person > thing clothes text
-clean | nettoyer:nettoi | person > building furniture area
+steal/stole | voler | person animal > fruit clothes meal
+clean | nettoyer:nettoi | person > building furniture kitchen
 protect | protéger:protèg | person animal > person animal
-admire | admirer | person > person animal building clothes
-love | aimer | person > person animal
-cut/cut | couper | person > meal fruit
-push | pousser | person animal > vehicle furniture container
-bring/brought | apporter | person > drink meal fruit thing text
+love | aimer | person > person pet
+push | pousser | person animal > furniture container
 build/built | construire construit construis construit construisons construisez construisent | person > built
 """
 INTRANSITIVE_TABLE = """
@@ -75,21 +67,17 @@ sing/sang | chanter | person bird
 dance | danser | person
 work | travailler | person
 run/ran | courir couru cours court courons courez courent | person animal
-swim/swam | nager | person animal
 laugh | rire ri ris rit rions riez rient | person
 cry | pleurer | person
 smile | sourire souri souris sourit sourions souriez sourient | person
 dream | rêver | person
 walk | marcher | person animal
 play | jouer | person animal
-shout | crier | person
-travel/travelled | voyager | person
 """
 GIVING_TABLE = """
-give/gave | donner | person > fruit text thing clothes
+give/gave | donner | person > fruit text thing clothes container
 show/showed | montrer | person > text thing clothes animal
 send/sent | envoyer:envoi | person > text clothes
-lend/lent | prêter | person > text thing vehicle
 """
 SAYING_TABLE = """
 think/thought | penser | person
