@@ -77,6 +77,23 @@ class Encoder(nn.Module):
         return Memory(states, final.transpose(0, 1).flatten(1), mask)
 
 
+class DeepOutput(nn.Module):
+    """From what a decoder knows at a step to the logits of the next token: a maxout layer, then a linear one.
+
+    Source: Bahdanau et al. 2015, appendix A.2.2 (maxout over pairs).
+    """
+
+    def __init__(self, vocab_size: int, input_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(input_dim, 2 * hidden_dim)
+        self.logits = nn.Linear(hidden_dim, vocab_size)
+
+    def forward(self, *known: Tensor) -> Tensor:
+        """Logits ``(…, V)`` from tensors ``(…, ·)`` whose sizes add up to ``input_dim``."""
+        pairs = self.hidden(torch.cat(known, dim=-1)).unflatten(-1, (-1, 2))
+        return self.logits(pairs.amax(-1))
+
+
 class FixedContextState(NamedTuple):
     """``hidden (B, D)`` and the one ``context (B, C)`` that serves every step."""
 
@@ -114,7 +131,7 @@ class FixedContextDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.first = nn.Linear(memory_dim, hidden_dim)
         self.rnn = nn.GRU(embed_dim + memory_dim, hidden_dim, batch_first=True)
-        self.output = nn.Linear(hidden_dim + memory_dim + embed_dim, vocab_size)
+        self.output = DeepOutput(vocab_size, hidden_dim + memory_dim + embed_dim, 2 * embed_dim)
 
     def start(self, memory: Memory) -> FixedContextState:
         """The state before the first token."""
@@ -135,7 +152,7 @@ class FixedContextDecoder(nn.Module):
         embedded = self.dropout(self.embedding(target))
         context = state.context[:, None].expand(-1, target.shape[1], -1)
         outputs, hidden = self.rnn(torch.cat([embedded, context], dim=-1), state.hidden[None].contiguous())
-        return self.output(torch.cat([outputs, context, embedded], dim=-1)), hidden[0]
+        return self.output(outputs, context, embedded), hidden[0]
 
 
 class BahdanauState(NamedTuple):
@@ -158,8 +175,7 @@ class BahdanauDecoder(nn.Module):
     The query is the *previous* hidden state; the context that it finds enters the GRU beside the last token.
     ``capture_attention`` collects its weights, ``(B, 1, T, S)`` for a whole target, ``(B, 1, 1, S)`` for a step.
 
-    Source: Bahdanau et al. 2015, section 3.1 and appendix A.2.2; the output layer is linear in the hidden state, the
-    context and the token, where the paper adds a maxout.
+    Source: Bahdanau et al. 2015, section 3.1 and appendix A.2.2.
 
     Raises:
         ValueError: a size below 1; in use, tokens of another kind or shape.
@@ -185,7 +201,7 @@ class BahdanauDecoder(nn.Module):
         self.first = nn.Linear(memory_dim, hidden_dim)
         self.score = Additive(hidden_dim, memory_dim, hidden_dim if score_dim is None else score_dim)
         self.cell = nn.GRUCell(embed_dim + memory_dim, hidden_dim)
-        self.output = nn.Linear(hidden_dim + memory_dim + embed_dim, vocab_size)
+        self.output = DeepOutput(vocab_size, hidden_dim + memory_dim + embed_dim, 2 * embed_dim)
 
     def start(self, memory: Memory) -> BahdanauState:
         """The state before the first token; the keys are prepared here, once."""
@@ -200,7 +216,7 @@ class BahdanauDecoder(nn.Module):
         context, state = self._advance(embedded, state)
         if is_captured(self):
             record(self, state.weights[:, None, None])
-        return self.output(torch.cat([state.hidden, context, embedded], dim=-1)), state
+        return self.output(state.hidden, context, embedded), state
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
@@ -216,8 +232,7 @@ class BahdanauDecoder(nn.Module):
         if is_captured(self):
             record(self, torch.stack(weights, dim=1)[:, None])
         # One product over the whole target is far quicker than one per step.
-        seen = [torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded]
-        return self.output(torch.cat(seen, dim=-1))
+        return self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
 
     def _advance(self, embedded: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         memory = state.memory

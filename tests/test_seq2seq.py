@@ -91,7 +91,9 @@ def test_bahdanau_by_hand():
         c = sum(a * h for a, h in zip(alpha, states, strict=True))
         y = decoder.embedding.weight[target[i, 0]]
         s_next = decoder.cell(torch.cat([y, c])[None], s[None])[0]
-        expected = decoder.output.weight @ torch.cat([s_next, c, y]) + decoder.output.bias
+        readout = decoder.output.hidden(torch.cat([s_next, c, y]))
+        maxout = torch.maximum(readout[0::2], readout[1::2])
+        expected = decoder.output.logits.weight @ maxout + decoder.output.logits.bias
         assert torch.allclose(logits[i], expected, atol=1e-12)
         assert torch.allclose(state.weights[i, :length], alpha, atol=1e-12)
         assert not state.weights[i, length:].any()

@@ -120,7 +120,7 @@ def test_validation_runs_in_evaluation_mode_and_is_recorded():
 def test_a_broken_loss_stops_training_at_once():
     net = model()
     with torch.no_grad():
-        net.decoder.output.bias[3] = math.nan
+        net.decoder.output.logits.bias[3] = math.nan
     with pytest.raises(FloatingPointError, match="the loss became nan at step 1"):
         quiet(net)
 
