@@ -106,7 +106,9 @@ class Batches:
         return batches
 
     def _lengths(self, index: int) -> tuple[int, int]:
-        return len(self._targets[index]), len(self._sources[index])
+        """Both sides count: sorted by one alone, a seventh of the other is padding."""
+        source, target = len(self._sources[index]), len(self._targets[index])
+        return source + target, target
 
     def _batch(self, indices: list[int]) -> Batch:
         sources = [self._sources[index] for index in indices]

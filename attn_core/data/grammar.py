@@ -1,7 +1,8 @@
 """The corpus: English sentences with their French translation and true alignment, from a grammar of our own.
 
 Where a rule is: words in `lexicon` and `verbs`, spelling in `morphology`, agreement, contraction and elision
-in `phrases`, word order in `clauses`, what goes with what in `sampler`, il or elle in `pronouns`.
+in `phrases`, tense and negation in `verb_phrases`, word order in `clauses`, what goes with what in
+`phrase_sampler` and `sampler`, il or elle in `pronouns`.
 """
 
 from __future__ import annotations

@@ -152,9 +152,10 @@ class PhraseSampler:
         adjectives = self.adjectives(noun, spare) if not plain else ()
         spare -= len(adjectives)
         owner = place = relative = None
-        flat = flat or "kin" in noun.classes or chosen in ("my", "our", "your", "his", "her", "their")
+        flat = flat or "kin" in noun.classes or (negated and chosen in ("a", "some"))
+        flat = flat or chosen in ("my", "our", "your", "his", "her", "their")
         if not flat and spare >= 4 and self.chance(0.7):
-            relative = self.relative(noun, many, spare)
+            relative = self.relative(noun, spare)
             spare = 0
         elif spare >= 2 and chosen == "the" and "own" in noun.classes and self.chance(0.5):
             holder = self.random.choice(nouns_of(("person",)))
@@ -194,7 +195,7 @@ class PhraseSampler:
             ),
         )
 
-    def relative(self, noun: Noun, plural: bool, budget: int) -> Relative | None:
+    def relative(self, noun: Noun, budget: int) -> Relative | None:
         """A relative clause that says what this noun does, or what is done with it."""
         tense = "past" if self.past else self.random.choice(("present", "present", "past"))
         negation = "not" if self.held == "negated-relative" else ""

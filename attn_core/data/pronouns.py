@@ -50,7 +50,7 @@ def _frames() -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-LOOKS = ("black", "white", "grey", "old", "young", "small", "big", "beautiful")
+LOOKS = ("black", "white", "grey", "young", "beautiful")  # none is a reason of an object
 FRAMES = _frames()
 VERBS = {verb.english: verb for verb in TRANSITIVE}
 

@@ -51,7 +51,7 @@ class Sampler(PhraseSampler):
         if budget >= 24 and self.chance(0.6):
             share = self.random.randint(9, budget - 10)
             first = self.body(share)
-            return Joined(first, self.random.choice(("and", "but")), self.second(budget - share - 1))
+            return Joined(first, "and", self.second(budget - share - 1))
         kind = self.random.choice(("and", "but", "because", "when", "while", "shared", "taken up"))
         if kind == "taken up":
             return self.taken_up(budget)
@@ -139,8 +139,7 @@ class Sampler(PhraseSampler):
         action: bool = False,
         negated: bool = True,
     ) -> Clause:
-        """A clause of about `budget` words; `asked` in a question, `action` for
-        one that says what somebody does."""
+        """A clause of about `budget` words; `asked` in a question, `action` if it must say what somebody does."""
         tense = tense or self.random.choice(TENSES)
         if budget >= 10 and not action and tense == "present" and self.chance(0.75 if budget >= 14 else 0.5):
             return self.saying(budget)
@@ -168,8 +167,7 @@ class Sampler(PhraseSampler):
             verbs = tuple(verb for verb in verbs if "person" in verb.objects)
         elif action:
             verbs = tuple(verb for verb in verbs if verb.english not in LASTING)
-        verb = self.random.choice(verbs)
-        tense = self.tense_for(verb, tense)
+        verb = self.random.choice([verb for verb in verbs if self.tense_for(verb, tense) == tense])
         spare = budget - (6 if kind == "transitive" else 4) - (tense == "future") * 3 - (negation == "not") * 2
         self.past = tense == "past"
         place = time = None
@@ -214,7 +212,7 @@ class Sampler(PhraseSampler):
         """ "the soup is hot", "the man was hungry", "the book is on the table"."""
         self.past = tense == "past"
         spare = budget - 4 - (tense == "future") * 3 - (negation == "not")
-        if self.chance(0.25):
+        if tense == "future" or self.chance(0.25):
             subject = self.subject(ANIMATE, 2 + spare, denied=plain)
             return Clause(subject, BE, predicate=self.random.choice(tuple(IDIOMS)), tense=tense, negation=negation)
         if self.chance(0.3):
@@ -226,7 +224,6 @@ class Sampler(PhraseSampler):
         choices = [a for a in adjectives_of(noun, False) if a.english not in ("new", "good", "long")]
         adjective = self.random.choice(choices)
         phrase = self.noun_phrase(noun, 2 + spare, denied=plain, plain=True)
-        tense = "present" if tense == "future" else tense
         return Clause(phrase, BE, predicate=adjective, tense=tense, negation=negation)
 
     def giving(self, budget: int, tense: str, negation: str, plain: bool) -> Clause:
