@@ -57,7 +57,7 @@ class Encoder(nn.Module):
         check_size("vocab_size", vocab_size)
         check_size("embed_dim", embed_dim)
         check_size("hidden_dim", hidden_dim)
-        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.embedding = _embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.rnn = nn.GRU(embed_dim, hidden_dim, batch_first=True, bidirectional=bidirectional)
         self.memory_dim = hidden_dim * (2 if bidirectional else 1)
@@ -127,7 +127,7 @@ class FixedContextDecoder(nn.Module):
         check_size("embed_dim", embed_dim)
         check_size("hidden_dim", hidden_dim)
         check_size("memory_dim", memory_dim)
-        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.embedding = _embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.first = nn.Linear(memory_dim, hidden_dim)
         self.rnn = nn.GRU(embed_dim + memory_dim, hidden_dim, batch_first=True)
@@ -196,7 +196,7 @@ class BahdanauDecoder(nn.Module):
         check_size("embed_dim", embed_dim)
         check_size("hidden_dim", hidden_dim)
         check_size("memory_dim", memory_dim)
-        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.embedding = _embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.first = nn.Linear(memory_dim, hidden_dim)
         self.score = Additive(hidden_dim, memory_dim, hidden_dim if score_dim is None else score_dim)
@@ -264,6 +264,17 @@ class Seq2Seq(nn.Module):
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One step of the decoder: logits ``(B, V)`` after ``tokens (B,)``, and the next state."""
         return self.decoder.step(tokens, state)
+
+
+def _embedding(vocab_size: int, embed_dim: int) -> nn.Embedding:
+    """An embedding that starts small.
+
+    PyTorch starts embeddings at a standard deviation of 1, ten times the states of a new GRU; attention then found
+    the source words far later, or not at all (DECISIONS.md has the numbers).
+    """
+    embedding = nn.Embedding(vocab_size, embed_dim)
+    nn.init.normal_(embedding.weight, std=0.1)
+    return embedding
 
 
 def _check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int) -> None:
