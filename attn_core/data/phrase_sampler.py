@@ -10,7 +10,7 @@ from attn_core.data.tree import Clause, Nominal, NounPhrase, Place, Pronoun, Rel
 from attn_core.data.verbs import TRANSITIVE, Verb
 
 MOVABLE = ("person", "animal", "vehicle", "thing", "fruit", "clothes", "text")
-SMALL_PLACES = tuple(place for place in PLACES if place[0] in ("on", "under")) + (("in", ("container", "kitchen")),)
+SMALL_PLACES = tuple(place for place in PLACES if place[0] in ("on", "under")) + (("in", ("container",)),)
 LARGE_PLACES = tuple(
     (preposition, tuple(c for c in classes if c != "container"))
     for preposition, classes in PLACES

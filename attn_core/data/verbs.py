@@ -36,30 +36,21 @@ taste | goûter | person > drink meal fruit
 read/read | lire lu lis lit lisons lisez lisent | person > text
 write/wrote | écrire écrit écris écrit écrivons écrivez écrivent | person > text
 buy/bought | acheter:achèt | person > meal fruit text thing furniture container clothes vehicle
-sell/sold | vendre | person > meal fruit thing furniture container clothes vehicle
 find/found | trouver | person animal > thing container clothes fruit
 lose/lost | perdre | person > thing clothes
 wear/wore | porter | person > clothes
 open | ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent | person > opening container
-close | fermer | person > opening container
 wash | laver | person > clothes vehicle pet
-paint | peindre peint peins peint peignons peignez peignent | person > opening furniture building
 follow | suivre suivi suis suit suivons suivez suivent | person animal > person animal vehicle
 help | aider | person > person
 call | appeler:appell | person > person
-visit | visiter | person > sight
 know/knew | connaître connu connais connaît connaissons connaissez connaissent | person > person
-meet/met | rencontrer | person > person
-thank | remercier | person > person
 break/broke | casser | person animal > breakable
-repair | réparer | person > vehicle furniture breakable
 hide/hid | cacher | person > thing fruit clothes text
 steal/stole | voler | person animal > fruit clothes meal
-clean | nettoyer:nettoi | person > building furniture kitchen
-protect | protéger:protèg | person animal > person animal
+clean | nettoyer:nettoi | person > building furniture
 love | aimer | person > person pet
 push | pousser | person animal > furniture container
-build/built | construire construit construis construit construisons construisez construisent | person > built
 """
 INTRANSITIVE_TABLE = """
 sleep/slept | dormir dormi dors dort dormons dormez dorment | person animal
@@ -69,8 +60,6 @@ work | travailler | person
 run/ran | courir couru cours court courons courez courent | person animal
 laugh | rire ri ris rit rions riez rient | person
 cry | pleurer | person
-smile | sourire souri souris sourit sourions souriez sourient | person
-dream | rêver | person
 walk | marcher | person animal
 play | jouer | person animal
 """
@@ -84,7 +73,6 @@ think/thought | penser | person
 say/said | dire dit dis dit disons dites disent | person
 know/knew | savoir su sais sait savons savez savent | person
 believe | croire cru crois croit croyons croyez croient | person
-hope | espérer:espèr | person
 see/saw | voir vu vois voit voyons voyez voient | person
 """
 
