@@ -137,7 +137,7 @@ def beam(
             if j >= beam_size:
                 continue
             value = float(top[i, j]) / length**length_penalty
-            if best[i] is None or value > best[i][0]:  # type: ignore[index]
+            if best[i] is None or value > best[i][0]:
                 parent = int(parents[i, j])
                 weights = None if maps is None else maps[parent]
                 best[i] = (value, _hypothesis([*ids[parent].tolist(), Vocab.EOS], float(top[i, j]), weights))
@@ -156,9 +156,9 @@ def beam(
         if found is not None:
             results.append(found[1])
         else:
-            row = i * beam_size
-            weights = None if maps is None else maps[row]
-            results.append(_hypothesis(ids[row].tolist(), float(scores[i, 0]), weights))
+            first = i * beam_size
+            weights = None if maps is None else maps[first]
+            results.append(_hypothesis(ids[first].tolist(), float(scores[i, 0]), weights))
     return results
 
 

@@ -5,7 +5,7 @@ A decoder reads the encoder's ``Memory`` and works one token at a time: ``start(
 whole target at once.
 """
 
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -261,8 +261,8 @@ class Seq2Seq(nn.Module):
         """Read the source; give the decoder's state before the first token."""
         return self.decoder.start(self.encoder(source, lengths))
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """One step of the decoder: logits ``(B, V)`` after ``tokens (B,)``, and the next state."""
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """One step of the decoder: logits ``(B, V)`` after ``tokens (B,)``, and the next of its own states."""
         return self.decoder.step(tokens, state)
 
 
