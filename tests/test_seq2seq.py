@@ -146,7 +146,9 @@ def test_every_parameter_learns_and_gradients_are_right(decoder, bidirectional):
 @both
 def test_dropout_acts_in_training_only(decoder):
     seq2seq = model(decoder, dropout=0.5)
-    assert not torch.equal(seq2seq(source, lengths, target), seq2seq(source, lengths, target))
+    assert not torch.equal(seq2seq.encoder(source, lengths).states, seq2seq.encoder(source, lengths).states)
+    memory = seq2seq.encoder(source, lengths)
+    assert not torch.equal(seq2seq.decoder(memory, target), seq2seq.decoder(memory, target))
     seq2seq.eval()
     assert torch.equal(seq2seq(source, lengths, target), seq2seq(source, lengths, target))
 

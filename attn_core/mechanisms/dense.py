@@ -15,7 +15,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Shapes: ``scores (…, T, S)`` floating, −inf allowed; ``mask`` boolean, broadcastable to it. Returns weights of the
     same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
-    scores are normalised in float32.
+    scores are exponentiated and summed in float32, inside PyTorch's softmax.
 
     Raises:
         ValueError: ``scores`` is not floating, or ``mask`` is not boolean or does not broadcast.
@@ -30,9 +30,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
     # steps are masks, and masks pass back exact zeros.
     empty = torch.isneginf(scores).all(-1, keepdim=True)
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=-1, dtype=wide)
-    return weights.masked_fill(empty, 0.0).to(scores.dtype)
+    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
 
 
 def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

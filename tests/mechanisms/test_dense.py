@@ -162,7 +162,7 @@ def test_bias_receives_its_gradient():
     assert (fast - plain).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["grouped", "wide values"])
+@pytest.mark.parametrize("name", ["grouped", "wide values", "narrow values"])
 def test_the_fast_path_stays_on_a_fused_kernel(name):
     q, k, v = (x.detach() for x in inputs(name))
     padded = masks.padding(torch.tensor([3, 4]), k.shape[2])
@@ -214,6 +214,13 @@ def test_dense_is_a_mechanism_with_dropout_only_in_training():
     assert not torch.equal(mechanism(q, k, v), attention(q, k, v))
     assert (runs - attention(q, k, v)).abs().max() < 0.15  # dropout keeps the expectation
     assert isinstance(mechanism, nn.Module) and "dropout=0.5" in repr(mechanism)
+
+
+def test_attend_leaves_its_scores_as_they_are():
+    scores, mask = torch.randn(2, 3), torch.tensor([True, False, True])
+    kept = scores.clone()
+    attend(scores, torch.randn(3, 2), mask)
+    assert torch.equal(scores, kept)
 
 
 def test_attend_weighs_the_values():
