@@ -1,0 +1,6 @@
+"""Pictures that answer to the pointer and the keyboard, in a notebook and in a page without a kernel."""
+
+from attn_core.widgets.base import StaticWidget
+from attn_core.widgets.heatmap import AttentionHeatmap
+
+__all__ = ["AttentionHeatmap", "StaticWidget"]

@@ -1,0 +1,330 @@
+// One attention map on a canvas, its tokens as text beside it, and what it takes to read a weight by pointer or keys.
+
+const THEMES = {
+  light: { ramp: ["#f4f3f8", "#cfc8ea", "#9c8bd2", "#6547ad", "#321474"], mark: "#d9680f", paper: "#ffffff" },
+  dark: { ramp: ["#23252f", "#403a6b", "#6b5bb0", "#a48fe6", "#e9e2ff"], mark: "#ff9d3d", paper: "#16181d" },
+};
+
+function make(tag, name, text) {
+  const element = document.createElement(tag);
+  element.className = name;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+function unpack(text, bits) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  if (bits === 8) return bytes;
+  const view = new DataView(bytes.buffer);
+  return Uint16Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true));
+}
+
+// 256 colours along a line through the stops.
+function colours(stops) {
+  const points = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
+  return Array.from({ length: 256 }, (_, i) => {
+    const at = (i / 255) * (points.length - 1);
+    const low = Math.min(Math.floor(at), points.length - 2);
+    const mix = points[low].map((value, c) => Math.round(value + (at - low) * (points[low + 1][c] - value)));
+    return `rgb(${mix})`;
+  });
+}
+
+// A page says which theme it wears, or its text does by being light.
+function themeOf(element) {
+  const { documentElement: html, body } = document;
+  const said = html.dataset.theme ?? html.getAttribute("theme");
+  if (said === "dark" || said === "light") return said;
+  if (body?.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
+  const [r, g, b] = getComputedStyle(element).color.match(/[\d.]+/g).map(Number);
+  return 0.21 * r + 0.72 * g + 0.07 * b > 128 ? "dark" : "light";
+}
+
+function shown(token) {
+  const letters = [...token.replace(/\p{C}/gu, " ")];
+  if (!letters.join("").trim()) return "␣";
+  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
+}
+
+function percent(weight) {
+  return weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2);
+}
+
+function render({ model, el }) {
+  const [source, target, layers] = ["source", "target", "layers"].map((name) => model.get(name));
+  const heads = model.get("heads");
+  const codes = unpack(model.get("codes"), model.get("bits"));
+  const top = 2 ** model.get("bits") - 1;
+  const scale = model.get("scale");
+  const linked = new Set(model.get("links").map(([s, t]) => t * source.length + s));
+  const limits = { layer: layers.length, head: heads };
+
+  const stop = new AbortController();
+  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
+  const print = matchMedia("print");
+
+  // What is on the page, from top to bottom.
+  const root = make("div", "attn-heatmap");
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", `${model.get("title") || "Attention"}: heatmap of attention weights`);
+  const bar = make("div", "attn-bar");
+  if (model.get("title")) bar.append(make("span", "attn-title", model.get("title")));
+  const scroller = make("div", "attn-scroll");
+  const board = make("div", "attn-board");
+  const columns = source.map((token) => make("span", "attn-column", shown(token)));
+  const rows = target.map((token) => make("button", "attn-row", shown(token)));
+  const corner = make("div", "attn-corner");
+  corner.append(make("span", "", "source →"), make("span", "", "target ↓"));
+  const across = make("div", "attn-columns");
+  const down = make("div", "attn-rows");
+  across.append(corner, ...columns);
+  down.append(...rows);
+  const area = make("div", "attn-area");
+  const canvas = make("canvas", "");
+  canvas.setAttribute("aria-hidden", "true");
+  const hover = make("div", "attn-hover");
+  hover.hidden = true;
+  // A grid of which only the cell in hand is in the document; it moves, and a live region says what it holds.
+  const grid = make("div", "attn-grid");
+  const line = make("div", "attn-line");
+  const cell = make("div", "attn-cell");
+  grid.setAttribute("role", "grid");
+  grid.setAttribute("aria-label", "Weights: a row for each target token, a column for each source token");
+  grid.setAttribute("aria-rowcount", target.length);
+  grid.setAttribute("aria-colcount", source.length);
+  line.setAttribute("role", "row");
+  cell.setAttribute("role", "gridcell");
+  cell.tabIndex = 0;
+  line.append(cell);
+  grid.append(line);
+  area.append(canvas, hover, grid);
+  board.append(across, down, area);
+  scroller.append(board);
+  const read = make("output", "attn-read");
+  read.setAttribute("aria-live", "polite");
+  const foot = make("div", "attn-foot");
+  const legend = make("div", "attn-legend");
+  legend.append(make("span", "", "0"), make("span", "attn-ramp"), make("span", "", percent(scale)), make("span", "", "weight"));
+  if (linked.size) legend.append(make("span", "attn-mark"), make("span", "", "true alignment"));
+  foot.append(read, legend);
+  root.append(bar, scroller, foot);
+
+  const index = (name) => Math.max(0, Math.min(model.get(name), limits[name] - 1));
+  const kept = () => (model.get("row") < target.length ? model.get("row") : -1);
+  const start = () => (index("layer") * heads + index("head")) * target.length * source.length;
+  const weight = (t, s) => (codes[start() + t * source.length + s] / top) * scale;
+  const put = (name, value) => {
+    model.set(name, value);
+    model.save_changes();
+  };
+
+  for (const name of ["layer", "head"]) {
+    if (limits[name] < 2) continue;
+    const label = make("label", "attn-chooser");
+    const slide = make("input", "");
+    const value = make("span", "attn-value");
+    Object.assign(slide, { type: "range", min: 0, max: limits[name] - 1, step: 1, name });
+    slide.setAttribute("aria-label", name);
+    const names = name === "layer" ? layers : Array.from({ length: heads }, (_, i) => String(i));
+    value.style.minWidth = `${Math.min(16, Math.max(...names.map((n) => n.length)))}ch`;
+    const follow = () => {
+      slide.value = index(name);
+      value.textContent = names[index(name)];
+      slide.setAttribute("aria-valuetext", `${names[index(name)]}, ${name} ${index(name)} of 0 to ${limits[name] - 1}`);
+    };
+    listen(slide, "input", () => put(name, Number(slide.value)));
+    model.on(`change:${name}`, follow);
+    stop.signal.addEventListener("abort", () => model.off(`change:${name}`, follow));
+    label.append(make("span", "", name), slide, value);
+    bar.append(label);
+    follow();
+  }
+
+  let size = 24;
+  let ramps = {};
+  let theme = "light";
+  let at = [Math.max(0, kept()), 0];
+  let over = null;
+
+  function draw() {
+    const dots = Math.max(1, devicePixelRatio || 1);
+    const [width, height] = [source.length * size, target.length * size];
+    if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
+      [canvas.width, canvas.height] = [Math.round(width * dots), Math.round(height * dots)];
+    }
+    const pen = canvas.getContext("2d");
+    const { mark, paper } = THEMES[theme];
+    const ramp = (ramps[theme] ??= colours(THEMES[theme].ramp));
+    const gap = size >= 16 ? 2 : size >= 6 ? 1 : 0;
+    const first = start();
+    pen.setTransform(dots, 0, 0, dots, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    for (let t = 0, i = first; t < target.length; t++) {
+      pen.globalAlpha = kept() < 0 || kept() === t ? 1 : 0.22;
+      for (let s = 0; s < source.length; s++, i++) {
+        pen.fillStyle = ramp[Math.round((codes[i] / top) * 255)];
+        pen.fillRect(s * size + gap / 2, t * size + gap / 2, size - gap, size - gap);
+      }
+    }
+    const thick = size >= 16 ? 2.5 : 1.5;
+    for (const i of linked) {
+      const [t, s] = [Math.floor(i / source.length), i % source.length];
+      pen.globalAlpha = kept() < 0 || kept() === t ? 1 : 0.35;
+      for (const [colour, inset, pixels] of [[paper, gap / 2 + thick + 0.5, 1], [mark, gap / 2 + thick / 2, thick]]) {
+        pen.strokeStyle = colour;
+        pen.lineWidth = pixels;
+        pen.strokeRect(s * size + inset, t * size + inset, size - 2 * inset, size - 2 * inset);
+      }
+    }
+    pen.globalAlpha = 1;
+  }
+
+  function say() {
+    const [t, s] = over ?? (cell === root.getRootNode().activeElement ? at : [kept(), -1]);
+    if (s >= 0) read.textContent = sentence(t, s);
+    else if (t >= 0) {
+      const best = source.map((_, i) => i).sort((a, b) => weight(t, b) - weight(t, a)).slice(0, 3);
+      read.textContent = `${shown(target[t])} → ${best.map((i) => `${shown(source[i])} ${percent(weight(t, i))}`).join(", ")}`;
+    } else read.textContent = "Point at a cell, or use the arrow keys; click or Enter keeps a row.";
+  }
+
+  function sentence(t, s) {
+    const truth = linked.has(t * source.length + s) ? ", true alignment" : "";
+    return `${shown(target[t])} → ${shown(source[s])}: ${percent(weight(t, s))}${truth}`;
+  }
+
+  function mark() {
+    const [t, s] = over ?? (cell.matches(":focus-visible") ? at : [kept(), -1]);
+    columns.forEach((label, i) => label.classList.toggle("attn-on", i === s));
+    rows.forEach((label, i) => {
+      label.classList.toggle("attn-on", i === t);
+      label.classList.toggle("attn-off", kept() >= 0 && i !== kept() && i !== t);
+      label.setAttribute("aria-pressed", i === kept());
+    });
+    hover.hidden = !over;
+    for (const [box, [y, x]] of [[hover, over ?? [0, 0]], [cell, at]]) {
+      Object.assign(box.style, { left: `${x * size}px`, top: `${y * size}px`, width: `${size}px`, height: `${size}px` });
+    }
+    line.setAttribute("aria-rowindex", at[0] + 1);
+    cell.setAttribute("aria-colindex", at[1] + 1);
+    cell.setAttribute("aria-selected", at[0] === kept());
+    cell.setAttribute("aria-label", sentence(...at));
+    say();
+  }
+
+  function update() {
+    draw();
+    mark();
+  }
+
+  // Cells as large as the width allows, within reason; what does not fit scrolls inside the widget.
+  function layout() {
+    theme = print.matches ? "light" : themeOf(el);
+    root.dataset.theme = theme;
+    const most = Math.max(source.length, target.length);
+    root.classList.toggle("attn-small", most > 24);
+    const least = most <= 24 ? 20 : most <= 128 ? 12 : 4;
+    const label = Math.max(...rows.map((row) => row.offsetWidth), corner.offsetWidth);
+    const tokens = Math.max(...columns.map((column) => column.offsetWidth));
+    const width = scroller.clientWidth || 640;
+    const slope = (wide) => (wide >= 20 ? Math.PI / 4 : Math.PI / 2);
+    const room = (wide) => width - label - tokens * Math.cos(slope(wide)) - 4;
+    size = Math.max(least, Math.min(most <= 6 ? 44 : 32, Math.floor(room(32) / source.length)));
+    const angle = slope(size);
+    root.classList.toggle("attn-dense", size < 9);
+    const set = (name, value) => root.style.setProperty(name, value);
+    set("--attn-size", `${size}px`);
+    set("--attn-label", `${label}px`);
+    set("--attn-angle", `${-angle}rad`);
+    set("--attn-head", `${Math.ceil(tokens * Math.sin(angle)) + 12}px`);
+    set("--attn-tail", `${Math.ceil(tokens * Math.cos(angle))}px`);
+    columns.forEach((column, i) => (column.style.left = `${(i + 0.5) * size}px`));
+    Object.assign(canvas.style, { width: `${source.length * size}px`, height: `${target.length * size}px` });
+    update();
+  }
+
+  function locate(event) {
+    const box = area.getBoundingClientRect();
+    const [t, s] = [Math.floor((event.clientY - box.top) / size), Math.floor((event.clientX - box.left) / size)];
+    return t >= 0 && s >= 0 && t < target.length && s < source.length ? [t, s] : null;
+  }
+
+  function keep(t) {
+    put("row", kept() === t ? -1 : t);
+  }
+
+  listen(area, "pointermove", (event) => {
+    const next = locate(event);
+    if (String(next) === String(over)) return;
+    over = next;
+    mark();
+  });
+  listen(area, "pointerdown", (event) => {
+    over = locate(event);
+    mark();
+  });
+  listen(area, "pointerleave", (event) => {
+    if (event.pointerType !== "mouse") return; // a finger that lifts leaves what it read
+    over = null;
+    mark();
+  });
+  listen(area, "click", (event) => {
+    const found = locate(event);
+    if (!found) return;
+    at = found;
+    cell.focus({ preventScroll: true });
+    keep(at[0]);
+  });
+  rows.forEach((row, t) => {
+    row.type = "button";
+    row.tabIndex = -1; // Enter in the grid does the same
+    listen(row, "click", () => keep(t));
+  });
+  listen(cell, "focus", mark);
+  listen(cell, "blur", mark);
+  listen(cell, "keydown", (event) => {
+    const [t, s] = at;
+    const end = [target.length - 1, source.length - 1];
+    const moves = {
+      ArrowUp: [t - 1, s],
+      ArrowDown: [t + 1, s],
+      ArrowLeft: [t, s - 1],
+      ArrowRight: [t, s + 1],
+      Home: event.ctrlKey ? [0, 0] : [t, 0],
+      End: event.ctrlKey ? end : [t, end[1]],
+    };
+    if (event.altKey || event.metaKey) return;
+    if (event.key === "Enter" || event.key === " ") keep(t);
+    else if (event.key === "Escape" && kept() >= 0) put("row", -1);
+    else if (moves[event.key]) {
+      at = moves[event.key].map((value, i) => Math.max(0, Math.min(value, end[i])));
+      over = null;
+      mark();
+      cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else return;
+    event.preventDefault();
+    event.stopPropagation(); // a notebook has keys of its own
+  });
+
+  model.on("change:layer change:head change:row", update);
+  listen(print, "change", layout);
+  listen(matchMedia("(prefers-color-scheme: dark)"), "change", layout);
+  const resized = new ResizeObserver(layout);
+  const themed = new MutationObserver(layout);
+  for (const page of [document.documentElement, document.body]) {
+    themed.observe(page, { attributes: true, attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
+  }
+
+  el.append(root);
+  layout();
+  resized.observe(scroller);
+  return () => {
+    stop.abort();
+    resized.disconnect();
+    themed.disconnect();
+    model.off("change:layer change:head change:row", update);
+    root.remove();
+  };
+}
+
+export default { render };

@@ -1,0 +1,141 @@
+"""Attention weights, layer by layer and head by head, to read with pointer, finger or keys."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from attn_core import plots
+from attn_core.maps import fit_source, read_links, read_maps, read_tokens
+from attn_core.widgets.base import StaticWidget
+
+_HERE = Path(__file__).parent
+_FINE = 16_384
+
+
+class AttentionHeatmap(StaticWidget):
+    """Attention maps with a row for each target token (query) and a column for each source token (key).
+
+    Shapes: weights as `attn_core.maps.read_maps` takes them, `(T, S)` to `(L, H, T, S)` or what other libraries
+    return; source of S strings, target of T. `links` are the true alignments, pairs (source index, target index),
+    whose cells are outlined. `layer` and `head`, counted from 0, are shown first.
+
+    The traits `layer`, `head` and `row` (the query kept in view, −1 for none) are synced, to observe and to link.
+    Weights are kept as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, else 255, so a
+    weight read from the widget is off by at most scale / 510. `weights` and `links` given are not changed or kept.
+
+    Raises: ValueError where an argument does not fit, naming it.
+    """
+
+    _esm = _HERE / "heatmap.js"
+    _css = _HERE / "widgets.css"
+
+    title = traitlets.Unicode().tag(sync=True, static=True)
+    source = traitlets.List(traitlets.Unicode()).tag(sync=True, static=True)
+    target = traitlets.List(traitlets.Unicode()).tag(sync=True, static=True)
+    links: traitlets.List[list[int]] = traitlets.List().tag(sync=True, static=True)
+    layers = traitlets.List(traitlets.Unicode()).tag(sync=True, static=True)
+    heads = traitlets.Int().tag(sync=True, static=True)
+    codes = traitlets.Unicode().tag(sync=True, static=True)
+    bits = traitlets.Int().tag(sync=True, static=True)
+    scale = traitlets.Float().tag(sync=True, static=True)
+    layer = traitlets.Int(0).tag(sync=True, static=True)
+    head = traitlets.Int(0).tag(sync=True, static=True)
+    row = traitlets.Int(-1).tag(sync=True, static=True)
+
+    def __init__(
+        self,
+        weights: Any,
+        source: Iterable[str],
+        target: Iterable[str],
+        *,
+        links: Iterable[Sequence[int]] | None = None,
+        title: str = "Attention",
+        layer: int = 0,
+        head: int = 0,
+    ) -> None:
+        source = source if isinstance(source, str) or not isinstance(source, Iterable) else list(source)
+        maps = fit_source(read_maps(weights), source)
+        num_layers, num_heads, queries, keys = maps.weights.shape
+        tokens = read_tokens(source, "source", keys), read_tokens(target, "target", queries)
+        if not isinstance(title, str):
+            raise ValueError(f"title: expected a string, got {title!r}")
+        _check_index(layer, "layer", 0, num_layers)
+        _check_index(head, "head", 0, num_heads)
+        bits = 16 if maps.weights.size <= _FINE else 8
+        scale = float(maps.weights.max()) or 1.0
+        codes = np.rint(maps.weights.astype(np.float64) / scale * (2**bits - 1)).astype(f"<u{bits // 8}")
+        super().__init__(
+            title=title,
+            source=tokens[0],
+            target=tokens[1],
+            links=read_links(links, *tokens),
+            layers=list(maps.layers),
+            heads=num_heads,
+            codes=base64.b64encode(codes.tobytes()).decode(),
+            bits=bits,
+            # Seven digits are all that float32 has; the rest would differ between machines.
+            scale=float(f"{scale:.7g}"),
+            layer=layer,
+            head=head,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"AttentionHeatmap(layers={len(self.layers)}, heads={self.heads}, "
+            f"target={len(self.target)}, source={len(self.source)})"
+        )
+
+    @traitlets.validate("layer", "head", "row")
+    def _within(self, proposal: Any) -> int:
+        name = proposal["trait"].name
+        first, end = {"layer": (0, len(self.layers)), "head": (0, self.heads), "row": (-1, len(self.target))}[name]
+        return _check_index(proposal["value"], name, first, end)
+
+    def grid(self) -> np.ndarray:
+        """Give the map on show, `(T, S)` float64, as precise as the widget holds it."""
+        codes = np.frombuffer(base64.b64decode(self.codes), dtype=f"<u{self.bits // 8}")
+        shape = (len(self.layers), self.heads, len(self.target), len(self.source))
+        return codes.reshape(shape)[self.layer, self.head] / (2**self.bits - 1) * self.scale
+
+    def describe(self) -> str:
+        """Say what is drawn, and where each of the first twelve target tokens looks most."""
+        looks = [f"{t} → {self.source[int(s)]}" for t, s in zip(self.target, self.grid().argmax(1), strict=True)]
+        more = ", …" if len(looks) > 12 else ""
+        return f"{self._heading()}: heatmap of attention weights. Greatest weights: {', '.join(looks[:12])}{more}."
+
+    def picture(self) -> bytes:
+        """Draw the map on show as a small PNG of 64 colours."""
+        from matplotlib.figure import Figure
+        from PIL import Image
+
+        width, height = (min(8.0, max(1.6, 0.32 * n)) for n in (len(self.source), len(self.target)))
+        figure = Figure(figsize=(width + 2.0, height + 1.5), dpi=80, layout="constrained")
+        data = io.BytesIO()
+        with warnings.catch_warnings():
+            # A script that the font lacks is drawn as boxes; the page itself shows it.
+            warnings.filterwarnings("ignore", message="Glyph")
+            tokens, heading = (self.source, self.target), self._heading()
+            plots.draw(figure.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
+            figure.savefig(data, format="png", facecolor="white")
+        small = io.BytesIO()
+        Image.open(data).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
+        return small.getvalue()
+
+    def _heading(self) -> str:
+        parts = [f"layer {self.layers[self.layer]}"] if len(self.layers) > 1 else []
+        parts += [f"head {self.head}"] if self.heads > 1 else []
+        return ", ".join([self.title or "Attention", *parts])
+
+
+def _check_index(value: Any, name: str, first: int, end: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not first <= value < end:
+        raise ValueError(f"{name}: expected a whole number from {first} to {end - 1}, got {value!r}")
+    return value
