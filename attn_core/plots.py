@@ -99,6 +99,7 @@ def draw(
     top: float,
     title: str | None = None,
 ) -> None:
+    """Draw a map that has been checked, its colours from 0 to `top`: what `heatmap` and the widget's picture share."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 

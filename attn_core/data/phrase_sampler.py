@@ -58,6 +58,7 @@ class PhraseSampler:
         self.past = False  # the tense of the clause at hand, which its relative clauses follow
 
     def chance(self, probability: float) -> bool:
+        """True with this probability."""
         return self.random.random() < probability
 
     def tense_for(self, verb: Verb, tense: str) -> str:
