@@ -5,6 +5,7 @@ Every picture of attention starts here. The axes of the result are layer, head, 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,9 +85,11 @@ def read_links(links: Iterable[Sequence[int]] | None, source: Sequence[str], tar
     Raises: ValueError where a link is no such pair or points past a token.
     """
     found = set()
-    for link in links or ():
+    if links is not None and not isinstance(links, Iterable):
+        raise ValueError(f"links: expected pairs (source index, target index), got {links!r}")
+    for link in () if links is None else links:
         try:
-            s, t = (int(index) for index in link)
+            s, t = (operator.index(index) for index in link)
         except (TypeError, ValueError):
             raise ValueError(f"links: expected pairs (source index, target index), got {link!r}") from None
         if not (0 <= s < len(source) and 0 <= t < len(target)):
@@ -105,6 +108,17 @@ def fit_source(maps: Maps, source: Any) -> Maps:
     return maps
 
 
+def read_labelled(weights: Any, source: Iterable[str], target: Iterable[str]) -> tuple[Maps, list[str], list[str]]:
+    """Read weights and the tokens of their columns (`source`) and rows (`target`), and check that they fit.
+
+    Raises: ValueError as `read_maps` and `read_tokens` do.
+    """
+    columns: Any = source if isinstance(source, str) or not isinstance(source, Iterable) else list(source)
+    maps = fit_source(read_maps(weights), columns)
+    queries, keys = maps.weights.shape[2:]
+    return maps, read_tokens(columns, "source", keys), read_tokens(target, "target", queries)
+
+
 def _numbers(values: Any) -> bool:
     """Tell whether a nested list holds plain numbers at its leaves, and so is an array."""
     while isinstance(values, list | tuple) and values:
@@ -116,8 +130,12 @@ def _array(values: Any, name: str) -> np.ndarray:
     if values is None:
         raise ValueError(f"{name}: got None; Hugging Face gives weights only with attn_implementation='eager'")
     if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
+        # NumPy has no bfloat16.
+        values = values.detach().cpu()
+        values = (values.float() if values.is_floating_point() else values).numpy()
     try:
+        if np.iscomplexobj(values):
+            raise TypeError
         return np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: expected numbers in a tensor, got {type(values).__name__}") from None

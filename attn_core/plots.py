@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from attn_core.maps import fit_source, read_links, read_maps, read_tokens
+from attn_core.maps import read_labelled, read_links
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,18 +73,16 @@ def heatmap(
 
     Raises: ValueError where the weights hold several maps, or tokens or links do not fit them.
     """
-    source, target = list(source), list(target)
-    maps = fit_source(read_maps(weights), source).weights
-    if maps.shape[:2] != (1, 1):
-        raise ValueError(f"weights: expected one map, got {maps.shape[0]} layers and {maps.shape[1]} heads; pick one")
-    grid = maps[0, 0]
-    source, target = read_tokens(source, "source", grid.shape[1]), read_tokens(target, "target", grid.shape[0])
+    maps, source, target = read_labelled(weights, source, target)
+    num_layers, num_heads = maps.weights.shape[:2]
+    if num_layers * num_heads > 1:
+        raise ValueError(f"weights: expected one map, got {num_layers} layers and {num_heads} heads; pick one")
+    grid = maps.weights[0, 0]
     pairs = read_links(links, source, target)
     if ax is None:
         import matplotlib.pyplot as plt
 
-        width, height = (min(12.0, max(2.2, 0.36 * n)) for n in grid.shape[::-1])
-        _, ax = plt.subplots(figsize=(width + 2.2, height + 1.4), layout="constrained")
+        _, ax = plt.subplots(figsize=figure_size(source, target, cell=0.36, most=12.0), layout="constrained")
     draw(ax, grid, source, target, pairs, top=float(grid.max()) or 1.0, title=title)
     return ax
 
@@ -106,7 +104,7 @@ def draw(
     colours = LinearSegmentedColormap.from_list("attention", RAMP)
     image = ax.pcolormesh(grid, cmap=colours, vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
     for s, t in links:
-        ax.add_patch(Rectangle((s + 0.06, t + 0.06), 0.88, 0.88, fill=False, edgecolor=MARK, linewidth=1.8))
+        ax.add_patch(Rectangle((s + 0.05, t + 0.05), 0.9, 0.9, fill=False, edgecolor=MARK, linewidth=1.8))
     size = 10.0 if max(grid.shape) <= 24 else 6.0
     # A token is text: a dollar sign in it is no mathematics.
     across = (
@@ -125,15 +123,22 @@ def draw(
     ax.grid(False)
     ax.spines[:].set_visible(False)
     if title:
-        ax.set_title(title, loc="left", parse_math=False)
+        ax.set_title(visible(title, 60), loc="left", parse_math=False)
     figure = ax.figure
     bar = figure.colorbar(image, ax=ax, shrink=min(1.0, 5 / len(target) + 0.3), aspect=14, pad=0.03)
     bar.outline.set_visible(False)
     bar.set_label("weight; outlined: true alignment" if links else "weight")
 
 
-def visible(token: str) -> str:
-    """Give a token as one line that can be drawn: blanks alone as ␣, no control characters, 24 characters at most."""
+def figure_size(source: Sequence[str], target: Sequence[str], *, cell: float, most: float) -> tuple[float, float]:
+    """Give width and height, in inches, of a figure with room for tokens and cells of `cell` inches, `most` a side."""
+    across, down = (max(len(visible(token)) for token in tokens) for tokens in (target, source))
+    width, height = (min(most, max(1.6, cell * len(tokens))) for tokens in (source, target))
+    return width + 1.5 + 0.09 * across, height + 0.9 + 0.09 * down
+
+
+def visible(token: str, limit: int = 24) -> str:
+    """Give a token as one line to draw: blanks alone as ␣, no control characters, `limit` characters at most."""
     text = "".join(c if c.isprintable() else " " for c in token.encode("utf-8", "replace").decode("utf-8"))
     text = text if text.strip() else "␣"
-    return text if len(text) <= 24 else text[:23] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -48,7 +48,7 @@ class StaticWidget(anywidget.AnyWidget):
         shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
         return (
-            f'<div class="attn-static" data-attn-id="{key}">\n<style>\n{style}</style>\n'
+            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}">\n<style>\n{style}</style>\n'
             f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
             f'src="data:image/png;base64,{base64.b64encode(png).decode()}"></div>\n'
             # No tag can begin inside the state, whatever the tokens are.

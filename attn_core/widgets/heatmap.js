@@ -64,11 +64,12 @@ function render({ model, el }) {
   const print = matchMedia("print");
 
   // What is on the page, from top to bottom.
-  const root = make("div", "attn-heatmap");
+  const root = make("div", "attn-heatmap tex2jax_ignore mathjax_ignore");
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${model.get("title") || "Attention"}: heatmap of attention weights`);
   const bar = make("div", "attn-bar");
-  if (model.get("title")) bar.append(make("span", "attn-title", model.get("title")));
+  const choosers = make("div", "attn-choosers");
+  bar.append(make("span", "attn-title", model.get("title")), choosers);
   const scroller = make("div", "attn-scroll");
   const board = make("div", "attn-board");
   const columns = source.map((token) => make("span", "attn-column", shown(token)));
@@ -104,8 +105,13 @@ function render({ model, el }) {
   read.setAttribute("aria-live", "polite");
   const foot = make("div", "attn-foot");
   const legend = make("div", "attn-legend");
-  legend.append(make("span", "", "0"), make("span", "attn-ramp"), make("span", "", percent(scale)), make("span", "", "weight"));
-  if (linked.size) legend.append(make("span", "attn-mark"), make("span", "", "true alignment"));
+  const keyed = (...parts) => {
+    const entry = make("span", "attn-key");
+    entry.append(...parts);
+    legend.append(entry);
+  };
+  keyed("0", make("span", "attn-ramp"), `${percent(scale)} weight`);
+  if (linked.size) keyed(make("span", "attn-mark"), "true alignment");
   foot.append(read, legend);
   root.append(bar, scroller, foot);
 
@@ -136,7 +142,7 @@ function render({ model, el }) {
     model.on(`change:${name}`, follow);
     stop.signal.addEventListener("abort", () => model.off(`change:${name}`, follow));
     label.append(make("span", "", name), slide, value);
-    bar.append(label);
+    choosers.append(label);
     follow();
   }
 
@@ -181,11 +187,12 @@ function render({ model, el }) {
 
   function say() {
     const [t, s] = over ?? (cell === root.getRootNode().activeElement ? at : [kept(), -1]);
+    read.classList.toggle("attn-hint", t < 0);
     if (s >= 0) read.textContent = sentence(t, s);
     else if (t >= 0) {
       const best = source.map((_, i) => i).sort((a, b) => weight(t, b) - weight(t, a)).slice(0, 3);
       read.textContent = `${shown(target[t])} → ${best.map((i) => `${shown(source[i])} ${percent(weight(t, i))}`).join(", ")}`;
-    } else read.textContent = "Point at a cell, or use the arrow keys; click or Enter keeps a row.";
+    } else read.textContent = "Point at a cell or use the arrow keys; Enter keeps a row.";
   }
 
   function sentence(t, s) {
@@ -223,10 +230,10 @@ function render({ model, el }) {
     root.dataset.theme = theme;
     const most = Math.max(source.length, target.length);
     root.classList.toggle("attn-small", most > 24);
-    const least = most <= 24 ? 20 : most <= 128 ? 12 : 4;
+    const least = print.matches || most > 128 ? 4 : most <= 24 ? 16 : 12; // paper does not scroll
     const label = Math.max(...rows.map((row) => row.offsetWidth), corner.offsetWidth);
     const tokens = Math.max(...columns.map((column) => column.offsetWidth));
-    const width = scroller.clientWidth || 640;
+    const width = Math.min(el.clientWidth || 640, print.matches ? 660 : Infinity) - 32;
     const slope = (wide) => (wide >= 20 ? Math.PI / 4 : Math.PI / 2);
     const room = (wide) => width - label - tokens * Math.cos(slope(wide)) - 4;
     size = Math.max(least, Math.min(most <= 6 ? 44 : 32, Math.floor(room(32) / source.length)));
@@ -238,6 +245,7 @@ function render({ model, el }) {
     set("--attn-angle", `${-angle}rad`);
     set("--attn-head", `${Math.ceil(tokens * Math.sin(angle)) + 12}px`);
     set("--attn-tail", `${Math.ceil(tokens * Math.cos(angle))}px`);
+    set("--attn-wide", `${label + source.length * size + Math.ceil(tokens * Math.cos(angle)) + 32}px`);
     columns.forEach((column, i) => (column.style.left = `${(i + 0.5) * size}px`));
     Object.assign(canvas.style, { width: `${source.length * size}px`, height: `${target.length * size}px` });
     update();
@@ -306,7 +314,8 @@ function render({ model, el }) {
     event.stopPropagation(); // a notebook has keys of its own
   });
 
-  model.on("change:layer change:head change:row", update);
+  const changes = ["change:layer", "change:head", "change:row"];
+  for (const change of changes) model.on(change, update);
   listen(print, "change", layout);
   listen(matchMedia("(prefers-color-scheme: dark)"), "change", layout);
   const resized = new ResizeObserver(layout);
@@ -317,12 +326,12 @@ function render({ model, el }) {
 
   el.append(root);
   layout();
-  resized.observe(scroller);
+  resized.observe(el);
   return () => {
     stop.abort();
     resized.disconnect();
     themed.disconnect();
-    model.off("change:layer change:head change:row", update);
+    for (const change of changes) model.off(change, update);
     root.remove();
   };
 }

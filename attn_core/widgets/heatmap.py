@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import operator
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import traitlets
 
 from attn_core import plots
-from attn_core.maps import fit_source, read_links, read_maps, read_tokens
+from attn_core.maps import read_labelled, read_links
 from attn_core.widgets.base import StaticWidget
 
 _HERE = Path(__file__).parent
@@ -61,14 +62,10 @@ class AttentionHeatmap(StaticWidget):
         layer: int = 0,
         head: int = 0,
     ) -> None:
-        source = source if isinstance(source, str) or not isinstance(source, Iterable) else list(source)
-        maps = fit_source(read_maps(weights), source)
-        num_layers, num_heads, queries, keys = maps.weights.shape
-        tokens = read_tokens(source, "source", keys), read_tokens(target, "target", queries)
+        maps, *tokens = read_labelled(weights, source, target)
+        num_layers, num_heads = maps.weights.shape[:2]
         if not isinstance(title, str):
             raise ValueError(f"title: expected a string, got {title!r}")
-        _check_index(layer, "layer", 0, num_layers)
-        _check_index(head, "head", 0, num_heads)
         bits = 16 if maps.weights.size <= _FINE else 8
         scale = float(maps.weights.max()) or 1.0
         codes = np.rint(maps.weights.astype(np.float64) / scale * (2**bits - 1)).astype(f"<u{bits // 8}")
@@ -83,8 +80,8 @@ class AttentionHeatmap(StaticWidget):
             bits=bits,
             # Seven digits are all that float32 has; the rest would differ between machines.
             scale=float(f"{scale:.7g}"),
-            layer=layer,
-            head=head,
+            layer=_check_index(layer, "layer", 0, num_layers),
+            head=_check_index(head, "head", 0, num_heads),
         )
 
     def __repr__(self) -> str:
@@ -112,12 +109,12 @@ class AttentionHeatmap(StaticWidget):
         return f"{self._heading()}: heatmap of attention weights. Greatest weights: {', '.join(looks[:12])}{more}."
 
     def picture(self) -> bytes:
-        """Draw the map on show as a small PNG of 64 colours."""
+        """Draw the map on show as a small PNG of 128 colours."""
         from matplotlib.figure import Figure
         from PIL import Image
 
-        width, height = (min(8.0, max(1.6, 0.32 * n)) for n in (len(self.source), len(self.target)))
-        figure = Figure(figsize=(width + 2.0, height + 1.5), dpi=80, layout="constrained")
+        size = plots.figure_size(self.source, self.target, cell=0.32, most=8.0)
+        figure = Figure(figsize=size, dpi=80, layout="constrained")
         data = io.BytesIO()
         with warnings.catch_warnings():
             # A script that the font lacks is drawn as boxes; the page itself shows it.
@@ -126,7 +123,7 @@ class AttentionHeatmap(StaticWidget):
             plots.draw(figure.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
             figure.savefig(data, format="png", facecolor="white")
         small = io.BytesIO()
-        Image.open(data).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
+        Image.open(data).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
         return small.getvalue()
 
     def _heading(self) -> str:
@@ -136,6 +133,10 @@ class AttentionHeatmap(StaticWidget):
 
 
 def _check_index(value: Any, name: str, first: int, end: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not first <= value < end:
+    try:
+        index = first - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        index = first - 1
+    if not first <= index < end:
         raise ValueError(f"{name}: expected a whole number from {first} to {end - 1}, got {value!r}")
-    return value
+    return index

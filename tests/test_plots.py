@@ -1,0 +1,82 @@
+import subprocess
+import sys
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+import torch
+
+from attn_core import plots
+
+matplotlib.use("Agg")
+SOURCE, TARGET = "the black cat".split(), "le chat noir .".split()
+WEIGHTS = torch.rand(4, 3).softmax(-1)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_heatmap_draws_each_weight_where_its_tokens_are():
+    ax = plots.heatmap(WEIGHTS, SOURCE, TARGET, links=[(2, 1)], title="Attention")
+    ax.figure.canvas.draw()
+    mesh = ax.collections[0]
+    assert torch.equal(torch.tensor(mesh.get_array().reshape(4, 3)), WEIGHTS)
+    assert [t.get_text() for t in ax.get_xticklabels()] == SOURCE
+    assert [t.get_text() for t in ax.get_yticklabels()] == TARGET
+    top, bottom = (ax.transData.transform((0.5, y))[1] for y in (0.5, 3.5))
+    assert top > bottom, "the first target token stands first"
+    (outline,) = ax.patches
+    assert tuple(outline.get_center()) == pytest.approx((2.5, 1.5))
+    assert ax.get_xlabel() and ax.get_ylabel() and ax.get_title("left") == "Attention"
+
+
+def test_heatmap_takes_axes_and_leading_axes_of_one():
+    _, ax = plt.subplots()
+    assert plots.heatmap(WEIGHTS[None, None], SOURCE, TARGET, ax=ax) is ax
+    assert len(plt.get_fignums()) == 1
+
+
+def test_tokens_are_text_and_no_mathematics():
+    ax = plots.heatmap(torch.eye(3), ["$x", r"$\frac$", "a\nb"], ["", " ", "x" * 99])
+    ax.figure.canvas.draw()
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["$x", r"$\frac$", "a b"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["␣", "␣", "x" * 23 + "…"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weights": WEIGHTS.expand(2, 1, 4, 3)}, "weights: expected one map, got 2 layers"),
+        ({"weights": WEIGHTS.expand(2, 4, 3)}, "weights: expected one map, got 1 layers and 2 heads"),
+        ({"weights": WEIGHTS - 1}, "weights"),
+        ({"source": TARGET}, "source: expected 3 tokens"),
+        ({"source": "abc"}, "source: expected a sequence"),
+        ({"target": SOURCE}, "target: expected 4 tokens"),
+        ({"target": 4}, "target: expected a sequence"),
+        ({"links": [(3, 0)]}, "links"),
+    ],
+)
+def test_heatmap_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plots.heatmap(**{"weights": WEIGHTS, "source": SOURCE, "target": TARGET, **arguments})
+    assert not plt.get_fignums(), "no figure is left behind"
+
+
+def test_all_zero_weights_can_be_drawn():
+    plots.heatmap(torch.zeros(4, 3), SOURCE, TARGET).figure.canvas.draw()
+
+
+def test_style_ends_with_its_block():
+    before = matplotlib.rcParams.copy()
+    with plots.style():
+        assert matplotlib.rcParams["axes.titlelocation"] == "left"
+        assert len(matplotlib.rcParams["axes.prop_cycle"]) == 6
+    assert matplotlib.rcParams == before
+
+
+def test_importing_plots_imports_no_matplotlib():
+    code = "import sys, attn_core.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

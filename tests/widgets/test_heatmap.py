@@ -1,0 +1,182 @@
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attn_core import plots
+from attn_core.widgets import AttentionHeatmap
+
+SOURCE, TARGET = "the black cat . <eos>".split(), "le chat noir .".split()
+WEIGHTS = torch.rand(2, 3, 4, 5).softmax(-1)
+LINKS = [(0, 0), (2, 1), (1, 2), (3, 3)]
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def heatmap(**changes):
+    arguments = {"weights": WEIGHTS, "source": SOURCE, "target": TARGET, "links": LINKS, **changes}
+    return AttentionHeatmap(arguments.pop("weights"), arguments.pop("source"), arguments.pop("target"), **arguments)
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script" and data.strip():
+            self.scripts.append(data)
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_holds_each_weight_to_the_precision_it_states(size):
+    weights = WEIGHTS if size == 16 else torch.rand(2, 3, 64, 64)
+    tokens = (SOURCE, TARGET) if size == 16 else (["s"] * 64, ["t"] * 64)
+    widget = AttentionHeatmap(weights, *tokens, layer=1, head=2)
+    assert widget.bits == size
+    off = np.abs(widget.grid() - weights[1, 2].numpy()).max()
+    assert off <= widget.scale / (2 * (2**size - 1)) + 1e-7
+    widget.head = 0
+    assert np.abs(widget.grid() - weights[1, 0].numpy()).max() <= widget.scale / 510
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": WEIGHTS * float("nan")}, "weights"),
+        ({"weights": -WEIGHTS}, "weights"),
+        ({"weights": [WEIGHTS.expand(2, 3, 4, 5)]}, "weights.*pick item"),
+        ({"weights": torch.ones(4)}, "weights"),
+        ({"source": TARGET}, "source: expected 5 tokens"),
+        ({"source": "abcde"}, "source: expected a sequence"),
+        ({"source": 5}, "source: expected a sequence"),
+        ({"target": SOURCE}, "target: expected 4 tokens"),
+        ({"target": [1, 2, 3, 4]}, "target: expected strings"),
+        ({"links": [(5, 0)]}, "links"),
+        ({"title": None}, "title"),
+        ({"layer": 2}, "layer: expected a whole number from 0 to 1"),
+        ({"head": -1}, "head: expected a whole number from 0 to 2"),
+        ({"head": 1.0}, "head"),
+        ({"layer": True}, "layer"),
+    ],
+)
+def test_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        heatmap(**changes)
+
+
+@pytest.mark.parametrize(("name", "value"), [("layer", 2), ("head", 3), ("row", 4), ("row", -2), ("layer", -1)])
+def test_traits_stay_within_what_is_there(name, value):
+    widget = heatmap()
+    with pytest.raises(ValueError, match=f"{name}: expected"):
+        setattr(widget, name, value)
+    assert getattr(widget, name) == (-1 if name == "row" else 0)
+
+
+def test_traits_are_synced_observed_and_linked():
+    one, two = heatmap(), heatmap(layer=1)
+    assert {"layer", "head", "row", "codes", "source", "target", "links", "_esm", "_css"} <= set(one.get_state())
+    seen = []
+    one.observe(lambda change: seen.append((change.name, change.new)), ["layer", "row"])
+    link = ipywidgets.link((one, "head"), (two, "head"))
+    one.set_state({"layer": 1, "row": 2, "head": 1})  # as a page sends it
+    assert seen == [("layer", 1), ("row", 2)] and two.head == 1
+    link.unlink()
+    one.close()
+    two.close()
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(AttentionHeatmap._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(", script)
+
+
+def test_style_stays_inside_the_widget():
+    style = re.sub(r"@media[^{]*\{", "", str(AttentionHeatmap._css))
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
+    assert selectors
+    assert [s for s in selectors if not s.startswith((".attn-heatmap", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style
+
+
+def test_colours_are_the_same_on_axes_and_in_the_page():
+    for text in (str(AttentionHeatmap._esm).replace('"', ""), str(AttentionHeatmap._css)):
+        assert ", ".join(plots.RAMP) in text and plots.MARK in text
+
+
+def test_html_stands_alone():
+    page = Page(heatmap().static_html())
+    assert [tag for tag, _ in page.tags] == ["div", "style", "div", "img", "script", "script"]
+    for _tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on")]
+        assert "href" not in attributes
+        assert attributes.get("src", "data:").startswith("data:")
+    assert not re.search(r"(https?:)?//[a-z]", re.sub(r"base64,[^\"]*|//[ -~]*\n", "", heatmap().static_html()))
+    state = json.loads(page.scripts[0])
+    assert (state["source"], state["layer"], state["row"]) == (SOURCE, 0, -1)
+    assert "_esm" not in state
+
+
+def test_hostile_text_is_text():
+    widget = heatmap(source=[HOSTILE, "<!--", "]]>", '"', "\ud800"], target=[HOSTILE, "", "a\n", "$x"], title=HOSTILE)
+    text = widget.static_html()
+    page = Page(text)
+    assert [tag for tag, _ in page.tags] == ["div", "style", "div", "img", "script", "script"]
+    assert HOSTILE in page.tags[3][1]["alt"]
+    assert json.loads(page.scripts[0])["source"][0] == HOSTILE
+    text.encode("utf-8")
+
+
+def test_same_state_gives_same_html_and_changed_state_another():
+    one, two = heatmap(), heatmap(links=reversed(LINKS))
+    assert one.static_html() == two.static_html()
+    two.layer = 1
+    assert one.static_html() != two.static_html()
+    two.layer = 0
+    assert one.static_html() == two.static_html()
+
+
+def test_sizes():
+    ten = AttentionHeatmap(torch.rand(10, 10), ["word"] * 10, ["mot"] * 10, links=[(i, i) for i in range(10)])
+    assert len(ten.static_html()) < 60_000
+    tokens = [f"word{i}" for i in range(64)]
+    many = AttentionHeatmap(torch.rand(8, 12, 64, 64), tokens, tokens)
+    assert len(many.static_html()) < 1_000_000
+
+
+def test_bundle_has_a_view_a_page_a_picture_and_text():
+    data, _ = heatmap()._repr_mimebundle_()
+    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
+    assert data["text/plain"] == "AttentionHeatmap(layers=2, heads=3, target=4, source=5)"
+    picture = base64.b64decode(data["image/png"])
+    assert Image.open(io.BytesIO(picture)).format == "PNG"
+    assert data["image/png"] in data["text/html"]
+
+
+def test_description_says_where_each_token_looks():
+    eye = torch.eye(5)[[0, 2, 1, 3]]
+    said = heatmap(weights=torch.stack([eye, eye]), head=1, title="Cross").describe()
+    assert said == (
+        "Cross, head 1: heatmap of attention weights. Greatest weights: le → the, chat → cat, noir → black, . → .."
+    )
+
+
+def test_picture_shows_the_layer_and_head_chosen():
+    assert heatmap().picture() != heatmap(head=1).picture()
+
+
+def test_all_zero_weights_are_shown():
+    widget = heatmap(weights=torch.zeros(4, 5))
+    assert widget.scale == 1.0 and not widget.grid().any()
