@@ -1,0 +1,59 @@
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+# A page under test may not reach anything, and neither may the browser on its own account.
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, from the path in CHROMIUM or as the system has it."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no Chromium found: install it, or set CHROMIUM to its path")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=QUIET)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open HTML as a page of its own, the network blocked; at the end, no request left it and no error was logged."""
+    bad = []
+
+    @contextmanager
+    def opened(body, *, width=900, height=900, theme="light", **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme, **options)
+        page = context.new_page()
+        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+        page.on("request", lambda r: bad.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None)
+        page.on("console", lambda m: bad.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: bad.append(str(error)))
+        # What the book's theme says of itself: a data-theme on the page.
+        path = tmp_path / "page.html"
+        path.write_text(
+            f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>t</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            "<style>html[data-theme=dark]{background:#14181e;color:#ced6dd}body{margin:8px}</style>"
+            f"<body>{body}</body></html>",
+            encoding="utf-8",
+        )
+        page.goto(path.as_uri())
+        yield page
+        context.close()
+
+    yield opened
+    assert bad == []
