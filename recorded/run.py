@@ -67,7 +67,7 @@ def record(name: str, folder: Path = HERE) -> Path:
     script = folder / f"{name}.py"
     module = load(script)
     seeds = getattr(module, "SEEDS", None)
-    if not isinstance(seeds, tuple):
+    if not isinstance(seeds, tuple) or not all(type(seed) is int for seed in seeds):
         raise ValueError(f"recorded/{name}.py must have SEEDS, a tuple of integers; it has {seeds!r}")
     results = folder / "results"
     results.mkdir(exist_ok=True)

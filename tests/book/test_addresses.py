@@ -1,0 +1,67 @@
+"""The repository's address is set in _config.yml; every other mention agrees with it. So do versions and licences."""
+
+import re
+import tomllib
+
+import yaml
+
+import attn_core
+from tests.book.built_site import ROOT, repository
+from tests.book.notebooks import launch_cell
+
+# An address of a repository on GitHub, up to its name.
+ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w-]+")
+
+
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def citation():
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_the_address_is_one():
+    assert ADDRESS.fullmatch(repository())
+    assert project()["urls"]["Repository"] == repository()
+    assert citation()["repository-code"] == repository()
+    assert f'"{repository()}"' in launch_cell()
+    for name in ("README.md", "index.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert f"git clone {repository()}\n" in text, name
+
+
+def test_no_file_names_another_address_of_the_book():
+    name = repository().rpartition("/")[2]
+    files = [p for p in ROOT.glob("*.*") if p.suffix in {".md", ".cff", ".toml", ".yml"}]
+    for path in [*files, *(ROOT / ".binder").iterdir(), *(ROOT / "recorded").glob("*.md")]:
+        for found in ADDRESS.findall(path.read_text(encoding="utf-8")):
+            assert found == repository() or not found.endswith(f"/{name}"), path.name
+
+
+def test_readme_buttons_use_the_address():
+    short = repository().removeprefix("https://github.com/")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    hosts = r"https://(?:colab\.research\.google\.com/github|mybinder\.org/v2/gh)/([\w.-]+/[\w-]+)"
+    found = re.findall(hosts, text)
+    assert found and set(found) == {short}
+
+
+def test_the_citation_file_is_valid():
+    cff = citation()
+    assert {"cff-version", "message", "title", "authors"} <= set(cff)
+    assert cff["cff-version"] == "1.2.0" and cff["type"] == "software"
+    assert all(("name" in a) != ("family-names" in a) for a in cff["authors"])
+    known = {
+        "cff-version", "message", "title", "type", "authors", "version", "license", "repository-code", "abstract",
+        "keywords", "date-released", "doi", "url",
+    }  # fmt: skip
+    assert set(cff) <= known
+
+
+def test_versions_and_licences_agree():
+    assert project()["version"] == citation()["version"] == attn_core.__version__
+    assert project()["license"] == citation()["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
+    assert "CC BY 4.0" in (ROOT / "LICENSE-TEXT").read_text(encoding="utf-8")
+    assert f"## {attn_core.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,0 +1,91 @@
+"""`make execute`: what it stores of a notebook that ran."""
+
+import copy
+import importlib.util
+import json
+
+import nbformat
+import pytest
+
+from tests.book.built_site import ROOT
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture(scope="module")
+def execute():
+    spec = importlib.util.spec_from_file_location("book_execute", ROOT / "book" / "execute.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def notebook(*outputs, source="1 + 1"):
+    cell = {
+        "cell_type": "code",
+        "execution_count": 1,
+        "metadata": {"tags": ["keep"], "execution": {"iopub.execute_input": "12:00"}, "scrolled": True},
+        "outputs": list(outputs),
+        "source": source,
+    }
+    text = {"cell_type": "markdown", "metadata": {}, "source": "# Title"}
+    metadata = {"widgets": {"state": {}}, "language_info": {"name": "python", "version": "3.11.7"}, "toc": {}}
+    return {"cells": [text, cell], "metadata": metadata, "nbformat": 4, "nbformat_minor": 4}
+
+
+def shown(data):
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def test_widget_views_are_dropped_and_their_html_kept(execute):
+    made = execute.clean(
+        notebook(shown({VIEW: {"model_id": "x"}, "text/html": "<b>w</b>"}), shown({VIEW: {"model_id": "y"}}))
+    )
+    (output,) = made.cells[1].outputs
+    assert output["data"] == {"text/html": "<b>w</b>"}
+
+
+def test_other_outputs_stay(execute):
+    stream = {"output_type": "stream", "name": "stdout", "text": "2\n"}
+    made = execute.clean(notebook(stream, shown({"text/plain": "2"})))
+    assert [dict(output) for output in made.cells[1].outputs] == [stream, shown({"text/plain": "2"})]
+    assert made.cells[1].execution_count == 1 and made.cells[1].source == "1 + 1"
+
+
+def test_metadata_is_the_same_on_every_machine(execute):
+    made = execute.clean(notebook())
+    assert made.metadata == {"kernelspec": execute.KERNEL, "language_info": execute.LANGUAGE}
+    assert "version" not in made.metadata.language_info
+    assert made.cells[1].metadata == {"tags": ["keep"]}
+    assert [cell.id for cell in made.cells] == ["cell-000", "cell-001"]
+    assert (made.nbformat, made.nbformat_minor) == (4, 5)
+
+
+def test_the_notebook_given_is_not_changed(execute):
+    given = notebook(shown({VIEW: {}, "text/plain": "w"}))
+    before = copy.deepcopy(given)
+    execute.clean(given)
+    assert given == before
+
+
+def test_what_is_no_notebook_is_refused(execute):
+    with pytest.raises(nbformat.ValidationError):
+        execute.clean({"cells": [{"cell_type": "tune", "metadata": {}, "source": ""}], "metadata": {}})
+
+
+def test_a_failing_cell_leaves_the_file_alone(execute, tmp_path, capsys):
+    path = tmp_path / "trial.ipynb"
+    path.write_text(json.dumps(notebook(source="1 / 0")), encoding="utf-8")
+    before = path.read_bytes()
+    assert execute.main([str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "a cell failed, nothing was written" in said and "ZeroDivisionError" in said
+    assert path.read_bytes() == before
+
+
+def test_a_notebook_runs_in_its_own_folder(execute, tmp_path):
+    path = tmp_path / "trial.ipynb"
+    path.write_text(json.dumps(notebook(source="import os\nos.path.basename(os.getcwd())")), encoding="utf-8")
+    assert execute.main([str(path)]) == 0
+    (output,) = nbformat.read(path, as_version=4).cells[1].outputs
+    assert output["data"]["text/plain"] == repr(tmp_path.name)
