@@ -2,9 +2,7 @@
 
 import functools
 import http.server
-import os
 import re
-import shutil
 import threading
 from types import SimpleNamespace
 
@@ -16,7 +14,6 @@ pytestmark = pytest.mark.browser
 
 PAGES = site.pages()
 each_page = pytest.mark.parametrize("path", PAGES)
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -34,25 +31,13 @@ def address():
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright is missing: make test-browser installs it")
-    named = os.environ.get("CHROMIUM")
-    path = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
-    assert path, "Chromium is missing: install it, or name it with CHROMIUM=/path/to/chromium"
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def visit(chromium, address):
+def visit(browser, address):
     """Opens a page; gives it with all that went wrong: requests elsewhere, failed requests, errors."""
     contexts = []
 
     def go(path, *, width=1280, scheme="light"):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page, wrong = context.new_page(), []
 
@@ -161,7 +146,7 @@ def test_no_page_is_wider_than_a_narrow_screen(visit, path):
     scroll_through(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     # Nor is text cut off by a box that neither grows nor scrolls.
-    inside = """[...document.querySelectorAll('article p, article h1, article h2, article h3, article figure, article li')]
+    inside = """[...document.querySelectorAll('article :is(p, h1, h2, h3, figure, li)')]
         .filter(e => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
             && !e.closest('pre, table, .attn-static, .math, .cell_output, .visually-hidden'))
         .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
@@ -203,8 +188,8 @@ def test_the_landing_heatmap_answers_to_the_pointer(visit):
     assert "→" in widget.locator("output").text_content()
 
 
-def test_without_scripts_the_heatmap_is_a_picture(chromium, address):
-    context = chromium.new_context(java_script_enabled=False)
+def test_without_scripts_the_heatmap_is_a_picture(browser, address):
+    context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(address + "index.html")
     picture = page.locator(".recorded-heatmap img.attn-picture")
