@@ -13,6 +13,7 @@ ACCEPTED = {
     "one map": (W[0, 0], W[:1, :1]),
     "heads": (W[0], W[:1]),
     "layers and heads": (W, W),
+    "d2l's one map": (W[:1, :1], W[:1, :1]),
     "list of heads per layer": (list(W), W),
     "list of maps per layer": (list(W[:, 0]), W[:, :1]),
     "Hugging Face": (tuple(w[None] for w in W), W),

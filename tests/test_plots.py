@@ -33,6 +33,12 @@ def test_heatmap_draws_each_weight_where_its_tokens_are():
     assert ax.get_xlabel() and ax.get_ylabel() and ax.get_title("left") == "Attention"
 
 
+def test_heatmap_leaves_what_matplotlib_is_set_to():
+    before = matplotlib.rcParams.copy()
+    plots.heatmap(WEIGHTS, SOURCE, TARGET, links=[(2, 1)])
+    assert matplotlib.rcParams == before
+
+
 def test_heatmap_takes_axes_and_leading_axes_of_one():
     _, ax = plt.subplots()
     assert plots.heatmap(WEIGHTS[None, None], SOURCE, TARGET, ax=ax) is ax
@@ -80,3 +86,16 @@ def test_style_ends_with_its_block():
 def test_importing_plots_imports_no_matplotlib():
     code = "import sys, attn_core.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_style_keeps_the_backend_interactive_once_it_is():
+    import matplotlib
+
+    before = matplotlib.is_interactive()
+    try:
+        matplotlib.interactive(False)
+        with plots.style():
+            matplotlib.interactive(True)  # what a notebook's backend does when the first figure is made
+        assert matplotlib.is_interactive()
+    finally:
+        matplotlib.interactive(before)

@@ -172,7 +172,7 @@ function render({ model, el }) {
         pen.fillRect(s * size + gap / 2, t * size + gap / 2, size - gap, size - gap);
       }
     }
-    const thick = size >= 16 ? 2.5 : 1.5;
+    const thick = size >= 20 ? 2.5 : 1.5;
     for (const i of linked) {
       const [t, s] = [Math.floor(i / source.length), i % source.length];
       pen.globalAlpha = kept() < 0 || kept() === t ? 1 : 0.35;
@@ -185,8 +185,11 @@ function render({ model, el }) {
     pen.globalAlpha = 1;
   }
 
+  // What is being read: the cell under the pointer, else the one the keys are at, else the row that is kept.
+  const reading = () => over ?? (cell.matches(":focus-visible:not(.attn-pointed)") ? at : [kept(), -1]);
+
   function say() {
-    const [t, s] = over ?? (cell === root.getRootNode().activeElement ? at : [kept(), -1]);
+    const [t, s] = reading();
     read.classList.toggle("attn-hint", t < 0);
     if (s >= 0) read.textContent = sentence(t, s);
     else if (t >= 0) {
@@ -201,7 +204,7 @@ function render({ model, el }) {
   }
 
   function mark() {
-    const [t, s] = over ?? (cell.matches(":focus-visible") ? at : [kept(), -1]);
+    const [t, s] = reading();
     columns.forEach((label, i) => label.classList.toggle("attn-on", i === s));
     rows.forEach((label, i) => {
       label.classList.toggle("attn-on", i === t);
@@ -280,6 +283,7 @@ function render({ model, el }) {
     const found = locate(event);
     if (!found) return;
     at = found;
+    cell.classList.add("attn-pointed");
     cell.focus({ preventScroll: true });
     keep(at[0]);
   });
@@ -289,7 +293,10 @@ function render({ model, el }) {
     listen(row, "click", () => keep(t));
   });
   listen(cell, "focus", mark);
-  listen(cell, "blur", mark);
+  listen(cell, "blur", () => {
+    cell.classList.remove("attn-pointed");
+    mark();
+  });
   listen(cell, "keydown", (event) => {
     const [t, s] = at;
     const end = [target.length - 1, source.length - 1];
@@ -302,6 +309,7 @@ function render({ model, el }) {
       End: event.ctrlKey ? end : [t, end[1]],
     };
     if (event.altKey || event.metaKey) return;
+    cell.classList.remove("attn-pointed");
     if (event.key === "Enter" || event.key === " ") keep(t);
     else if (event.key === "Escape" && kept() >= 0) put("row", -1);
     else if (moves[event.key]) {

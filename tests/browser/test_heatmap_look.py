@@ -96,3 +96,15 @@ def test_on_paper_it_is_light_and_whole(show):
         box, drawn = root.bounding_box(), page.locator("canvas").bounding_box()
         assert drawn["x"] + drawn["width"] <= box["x"] + 660
         assert page.locator(".attn-hint").evaluate("e => getComputedStyle(e).visibility") == "hidden"
+
+
+def test_a_kept_row_is_summed_up_once_the_pointer_leaves(show):
+    with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS).static_html()) as page:
+        page.locator(".attn-area").click(position={"x": 5, "y": 5})
+        assert page.locator(".attn-read").inner_text().startswith("the → the: ")
+        page.mouse.move(1, 1)
+        best = WEIGHTS[0, 0, 0].topk(3)
+        said = ", ".join(f"{TOKENS[s]} {w:.2f}" for w, s in zip(best.values, best.indices, strict=True))
+        assert page.locator(".attn-read").inner_text() == f"the → {said}"
+        page.keyboard.press("ArrowRight")
+        assert page.locator(".attn-read").inner_text() == f"the → black: {WEIGHTS[0, 0, 0, 1]:.2f}"
