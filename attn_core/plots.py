@@ -52,8 +52,17 @@ def style() -> Iterator[None]:
     """Draw the figures made inside in the book's style; what matplotlib was set to returns afterwards."""
     import matplotlib
 
-    with matplotlib.rc_context(STYLE):
-        yield
+    # A notebook's backend turns interactive when the first figure is made. Were that forgotten on leaving, no later
+    # figure would be shown.
+    interactive = matplotlib.is_interactive()
+    try:
+        with matplotlib.rc_context(STYLE):
+            try:
+                yield
+            finally:
+                interactive = matplotlib.is_interactive()
+    finally:
+        matplotlib.interactive(interactive)
 
 
 def heatmap(
