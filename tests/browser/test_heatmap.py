@@ -11,7 +11,8 @@ from attn_core.widgets import AttentionHeatmap
 pytestmark = pytest.mark.browser
 
 SOURCE, TARGET = "the black cat .".split(), "le chat noir".split()
-LINKS = [(0, 0), (2, 1), (1, 2)]
+# No mirror image of itself, so that rows taken for columns show.
+LINKS = [(0, 0), (2, 1), (3, 2)]
 WEIGHTS = (
     torch.tensor(
         [
