@@ -21,7 +21,7 @@ setup:
 
 book: setup  ## build the book into _build/html, warnings as errors
 	@$(PY) book/vendor_mathjax.py
-	@.venv/bin/jupyter-book build . -n -W --keep-going -q || { rm -rf _build/.doctrees; exit 1; }
+	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
 
 test: setup lint unit notebooks book site  ## lint, unit tests, every notebook, the built site

@@ -52,6 +52,7 @@ def execute(path: Path) -> None:
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of unencrypted TCP on this machine itself
         resources={"metadata": {"path": str(path.parent)}},
     )
     nbformat.write(clean(client.execute()), path)

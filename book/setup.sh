@@ -35,7 +35,7 @@ find_python() {
 }
 
 python=$(find_python) || exit 1
-wanted="$(version_of "$python") in $PWD: $(cat requirements.txt requirements-d2l.txt pyproject.toml book/setup.sh | cksum)"
+wanted="$(version_of "$python") in $PWD: $({ cat requirements.txt requirements-d2l.txt book/setup.sh; sed "/^\[tool.ruff/,\$d" pyproject.toml; } | cksum)"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
 # An environment of another Python, moved from another folder, or left half made is made anew; any other is brought up to date.

@@ -50,7 +50,12 @@ def read_heatmap(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise ValueError(f"recorded heatmap {path.name} is missing: make record RUNS={path.stem}")
-    record = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        record = None
+    if not isinstance(record, dict):
+        raise ValueError(f"recorded heatmap {path.name} is no JSON object: make record RUNS={path.stem}")
     missing = [key for key in ("weights", "source", "target", "links", "title") if key not in record]
     if missing:
         raise ValueError(f"recorded heatmap {path.name} lacks {', '.join(missing)}")
@@ -70,12 +75,12 @@ def read_heatmap(path: Path) -> dict[str, Any]:
 
 def heatmap_html(shown: dict[str, Any]) -> str:
     """The live widget of a recorded heatmap, as HTML that needs nothing outside itself."""
-    import torch  # a page without a heatmap should not wait for torch
+    import numpy as np  # a page without a heatmap should wait for neither this nor torch
 
     from attn_core.widgets import AttentionHeatmap
 
     widget = AttentionHeatmap(
-        torch.tensor(shown["weights"], dtype=torch.float32),
+        np.array(shown["weights"]),
         shown["source"],
         shown["target"],
         links=shown["links"],
@@ -85,11 +90,11 @@ def heatmap_html(shown: dict[str, Any]) -> str:
 
 
 class RecordedHeatmap(SphinxDirective):
-    """```{recorded-heatmap} recorded/results/landing.json: a live attention heatmap of a recorded run."""
+    """A live attention heatmap of a recorded run: its path is the argument, its caption the body."""
 
     required_arguments = 1
     final_argument_whitespace = True
-    has_content = False
+    has_content = True
 
     def run(self) -> Sequence[nodes.Node]:  # type: ignore[override]
         relative, absolute = self.env.relfn2path(self.arguments[0])
@@ -98,7 +103,10 @@ class RecordedHeatmap(SphinxDirective):
             shown = read_heatmap(Path(absolute))
         except ValueError as error:
             raise self.error(str(error)) from error
-        return [nodes.raw("", f'<div class="recorded-heatmap">{heatmap_html(shown)}</div>', format="html")]
+        caption = nodes.container(classes=["recorded-caption"])
+        self.state.nested_parse(self.content, self.content_offset, caption)
+        widget = nodes.raw("", heatmap_html(shown), format="html")
+        return [nodes.container("", widget, caption, classes=["recorded-heatmap"])]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
