@@ -1,0 +1,98 @@
+"""Every committed notebook, as it is stored."""
+
+import ast
+import json
+import re
+import statistics
+
+import pytest
+
+from tests.book import notebooks as nb
+
+each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
+chapter = pytest.mark.parametrize("path", [p for p in nb.NOTEBOOKS if re.match(r"\d\d_", p.name)], ids=lambda p: p.stem)
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@each
+def test_every_code_cell_was_run_and_none_failed(path):
+    cells = nb.code_cells(nb.read(path))
+    counts = [cell["execution_count"] for cell in cells]
+    assert counts == list(range(1, len(cells) + 1)), "run top to bottom from a fresh kernel: make execute"
+    assert not [cell["source"] for cell in cells if any(out["output_type"] == "error" for out in cell["outputs"])]
+
+
+@each
+def test_nothing_is_stored_that_serves_a_live_kernel_only(path):
+    notebook = nb.read(path)
+    assert "widgets" not in notebook["metadata"]
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    assert "version" not in notebook["metadata"].get("language_info", {})
+    assert WIDGET_VIEW not in path.read_text(encoding="utf-8")
+
+
+@each
+def test_stderr_holds_progress_bars_only(path):
+    streams = [out for cell in nb.code_cells(nb.read(path)) for out in cell["outputs"] if out.get("name") == "stderr"]
+    lines = [line for out in streams for line in re.split(r"[\r\n]", nb.text(out["text"]))]
+    assert not [line for line in lines if not nb.is_progress(line)]
+
+
+@each
+def test_the_file_is_small(path):
+    assert path.stat().st_size < 1_500_000
+
+
+@each
+def test_the_first_code_cell_is_the_launch_cell(path):
+    assert nb.text(nb.code_cells(nb.read(path))[0]["source"]).strip() == nb.launch_cell().strip()
+
+
+@each
+def test_code_cells_are_short(path):
+    sources = [nb.text(cell["source"]) for cell in nb.code_cells(nb.read(path))[1:]]
+    lengths = [sum(1 for line in source.splitlines() if line.strip()) for source in sources]
+    assert [source for source, length in zip(sources, lengths, strict=True) if length > 25] == []
+    assert not lengths or statistics.median(lengths) <= 8
+
+
+def only_imports(source):
+    """Whether a cell does nothing but import."""
+    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(source).body)
+
+
+@each
+def test_every_code_cell_shows_or_asserts(path):
+    """Past the launch cell; a cell that only imports has nothing to show."""
+    cells = [(nb.text(cell["source"]), cell["outputs"]) for cell in nb.code_cells(nb.read(path))[1:]]
+    silent = [source for source, outputs in cells if not outputs and not nb.ends_in_assertion(source)]
+    assert [source for source in silent if not only_imports(source)] == []
+
+
+@each
+def test_what_cells_draw_has_alt_text_and_a_caption(path):
+    for cell in nb.code_cells(nb.read(path)):
+        mimes = {mime for out in cell["outputs"] for mime in out.get("data", {})}
+        shown = cell["metadata"].get("mystnb", {})
+        if any(mime.startswith("image/") for mime in mimes) and "text/html" not in mimes:
+            source = nb.text(cell["source"])
+            assert shown.get("image", {}).get("alt", "").strip(), source
+            assert shown.get("figure", {}).get("caption", "").strip(), source
+
+
+@chapter
+def test_a_chapter_says_what_it_is_for(path):
+    cells = nb.read(path)["cells"][:5]
+    opening = "\n".join(nb.text(cell["source"]) for cell in cells if cell["cell_type"] == "markdown").lower()
+    assert re.search(r"objectives|learning goals|you will|you can", opening)
+    assert re.search(r"prerequisites|you need", opening) and re.search(r"run time|it runs|runs in", opening)
+
+
+@chapter
+def test_a_chapter_has_six_exercises_with_solutions_and_a_widget(path):
+    notebook = nb.read(path)
+    text = "\n".join(nb.text(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    labels = re.findall(r"\{exercise(?:-start)?\}[^\n]*\n(?:\s*:[^\n]*\n)*?\s*:label:\s*(\S+)", text)
+    assert len(labels) >= 6 and len(set(labels)) == len(labels)
+    assert set(labels) == set(re.findall(r"\{solution(?:-start)?\}\s*(\S+)", text))
+    assert "attn-static" in json.dumps(notebook)

@@ -1,0 +1,148 @@
+"""The built pages, parsed: nothing comes from another host, and what they point at is there."""
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.book import built_site as site
+
+each = pytest.mark.parametrize("page", site.pages())
+chapter = pytest.mark.parametrize("page", site.chapters())
+CSS_ELSEWHERE = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])\s*((?:https?:)?//[^'")\s]+)""", re.IGNORECASE)
+SCRIPT_ELSEWHERE = re.compile(
+    r"""(?:fetch|import|importScripts|\.src\s*=|\bfrom)\s*\(?\s*['"`](?:https?:)?//|unpkg\.com|//cdn\."""
+)
+
+
+def elsewhere(page):
+    """What a page would fetch from another host: by its tags, its styles, its own scripts."""
+    found = [address for _, address in site.fetched(page) if site.is_elsewhere(address)]
+    styles = [tag.get_text() for tag in page.find_all("style")] + [tag["style"] for tag in page.find_all(style=True)]
+    found += [address for style in styles for address in CSS_ELSEWHERE.findall(style)]
+    scripts = [tag.get_text() for tag in page.find_all("script", src=False)]
+    return found + [match.group() for text in scripts for match in SCRIPT_ELSEWHERE.finditer(text)]
+
+
+def test_the_site_is_built():
+    assert "index.html" in site.pages(), "make book"
+
+
+@each
+def test_nothing_is_fetched_from_elsewhere(page):
+    assert elsewhere(site.parsed(page)) == []
+
+
+def test_no_style_sheet_fetches_from_elsewhere():
+    sheets = {path.name: CSS_ELSEWHERE.findall(path.read_text(encoding="utf-8")) for path in site.HTML.rglob("*.css")}
+    assert "book.css" in sheets and not {name: found for name, found in sheets.items() if found}
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<script src="https://example.org/a.js"></script>',
+        '<script src="//example.org/a.js"></script>',
+        '<link rel="stylesheet" href="https://example.org/a.css">',
+        '<link rel="preload" href="http://example.org/a.woff2">',
+        '<img alt="" src="https://example.org/a.png">',
+        '<img alt="" srcset="a.png 1x, //example.org/a.png 2x">',
+        "<style>@import 'https://example.org/a.css';</style>",
+        '<p style="background: url(https://example.org/a.png)"></p>',
+        "<script>fetch('https://example.org/a.json')</script>",
+        '<script type="module">import x from "https://example.org/x.js"</script>',
+        '<script>const THEBE_JS_URL = "https://unpkg.com/thebe"</script>',
+    ],
+)
+def test_what_comes_from_elsewhere_is_noticed(markup):
+    assert elsewhere(BeautifulSoup(markup, "lxml"))
+
+
+def test_an_anchor_may_point_elsewhere():
+    page = BeautifulSoup('<a href="https://example.org">x</a><img alt="" src="data:image/png;base64,AA==">', "lxml")
+    assert elsewhere(page) == []
+
+
+@each
+def test_what_a_page_points_at_inside_the_site_is_there(page):
+    links = [str(tag[key]) for key in ("href", "src") for tag in site.parsed(page).find_all(attrs={key: True})]
+    for address in links:
+        if address in ("", "#") or site.is_elsewhere(address) or address.startswith(("data:", "blob:")):
+            continue
+        path, place = site.target(page, address)
+        assert path.exists(), address
+        if place and path.suffix == ".html":
+            assert place in site.anchors(path.relative_to(site.HTML).as_posix()), address
+
+
+@each
+def test_pictures_have_alt_text(page):
+    assert [str(image)[:80] for image in site.parsed(page).select("main img") if not image.get("alt", "").strip()] == []
+
+
+@each
+def test_our_content_has_no_inline_handlers(page):
+    content = site.parsed(page).find("article", class_="bd-article")
+    if content is None:
+        assert page in ("search.html", "genindex.html")  # which the theme makes by itself
+        return
+    assert [str(tag)[:80] for tag in content.find_all(True) if any(key.startswith("on") for key in tag.attrs)] == []
+    addresses = [str(tag[key]) for key in ("href", "src") for tag in content.find_all(attrs={key: True})]
+    assert [address for address in addresses if address.strip().lower().startswith("javascript:")] == []
+
+
+@each
+def test_no_other_repository_is_named(page):
+    links = [str(tag["href"]) for tag in site.parsed(page).find_all("a", href=True)]
+    name = site.repository().rpartition("/")[2]
+    ours = [link for link in links if link.startswith("https://github.com/") and link.split("/")[4:5] == [name]]
+    assert [link for link in ours if not f"{link}/".startswith(f"{site.repository()}/")] == []
+
+
+@each
+def test_a_page_is_small(page):
+    assert (site.HTML / page).stat().st_size < 1_500_000
+
+
+@each
+def test_formulas_are_set_by_our_own_mathjax(page):
+    scripts = [site.target(page, str(tag["src"]))[0] for tag in site.parsed(page).find_all("script", src=True)]
+    mathjax = [path for path in scripts if "mathjax" in path.parts]
+    assert mathjax == ([site.HTML / "mathjax" / "tex-chtml-full.js"] if site.parsed(page).select(".math") else mathjax)
+
+
+def test_mathjax_and_its_fonts_lie_beside_the_pages():
+    assert (site.HTML / "mathjax" / "tex-chtml-full.js").stat().st_size > 500_000
+    assert len(list((site.HTML / "mathjax" / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))) > 20
+
+
+@each
+def test_no_script_of_a_live_kernel_is_left(page):
+    for script in site.parsed(page).find_all("script"):
+        assert "thebe" not in (str(script.get("src") or "") + script.get_text()).lower()
+        assert script.get("type") != "application/vnd.jupyter.widget-state+json"
+
+
+@chapter
+def test_a_chapter_has_its_buttons(page):
+    links = [str(tag["href"]) for tag in site.parsed(page).find_all("a", href=True)]
+    short, notebook = site.repository().removeprefix("https://github.com/"), page.replace(".html", ".ipynb")
+    assert f"https://colab.research.google.com/github/{short}/blob/main/{notebook}" in links
+    assert any(link.startswith(f"https://mybinder.org/v2/gh/{short}/main") for link in links)
+    assert site.repository() in links
+
+
+def test_the_landing_page_has_a_live_heatmap():
+    (host,) = site.parsed("index.html").select(".recorded-heatmap .attn-static")
+    assert host.select_one('script[type="module"]') and host.select_one('script[type="application/json"]')
+
+
+@each
+def test_logo_and_favicon_are_our_own(page):
+    parsed = site.parsed(page)
+    assert parsed.select('img[src$="logo.svg"]') and parsed.select('link[rel~="icon"][href*="favicon.svg"]')
+
+
+def test_the_search_index_knows_the_book():
+    index = (site.HTML / "searchindex.js").read_text(encoding="utf-8")
+    assert index.startswith("Search.setIndex(") and "bahdanau" in index.lower()
