@@ -1,4 +1,4 @@
-"""Run notebooks in place and store what a reader should see: outputs, but no widget state, timings or machine's versions."""
+"""Run notebooks in place and store what a reader should see: outputs, but no widget state and no machine's versions."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TARGET = Path(__file__).parent / "vendor" / "mathjax"
 
 
 def source_folder() -> Path:
-    """The folder of the installed package that holds MathJax; its name is no Python identifier, so it is located, not imported."""
+    """The folder of the installed package that holds MathJax: located, not imported, for its name is no identifier."""
     for file in importlib.metadata.files(PACKAGE) or []:
         if file.name == WANTED[0]:
             return Path(str(file.locate())).parent
