@@ -148,6 +148,6 @@ def figure_size(source: Sequence[str], target: Sequence[str], *, cell: float, mo
 
 def visible(token: str, limit: int = 24) -> str:
     """Give a token as one line to draw: blanks alone as ␣, no control characters, `limit` characters at most."""
-    text = "".join(c if c.isprintable() else " " for c in token.encode("utf-8", "replace").decode("utf-8"))
+    text = "".join(c if c.isprintable() else " " for c in token)
     text = text if text.strip() else "␣"
     return text if len(text) <= limit else text[: limit - 1] + "…"
