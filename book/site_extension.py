@@ -96,7 +96,7 @@ class RecordedHeatmap(SphinxDirective):
     final_argument_whitespace = True
     has_content = True
 
-    def run(self) -> Sequence[nodes.Node]:  # type: ignore[override]
+    def run(self) -> Sequence[nodes.Node]:
         relative, absolute = self.env.relfn2path(self.arguments[0])
         self.env.note_dependency(relative)
         try:
