@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ LANGUAGE = {
     "name": "python",
     "pygments_lexer": "ipython3",
 }
+PROGRESS = re.compile(r"[^\r\n]*\d+%\|[^\r\n]*")
 TIMEOUT = 600  # seconds a cell may take
 
 
@@ -36,11 +38,16 @@ def clean(notebook: Any) -> Any:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
         if cell.cell_type == "code":
-            cell.outputs = [
-                output for output in cell.outputs if "data" not in output or output["data"]
-            ]
+            cell.outputs = [output for output in cell.outputs if not _is_spent(output)]
     nbformat.validate(notebook)
     return notebook
+
+
+def _is_spent(output: Any) -> bool:
+    """Whether nothing is left of an output: a widget's view without a picture, or a progress bar that has finished."""
+    if output.get("name") == "stderr":
+        return not PROGRESS.sub("", output["text"]).strip()
+    return "data" in output and not output["data"]
 
 
 def execute(path: Path) -> None:

@@ -89,3 +89,12 @@ def test_a_notebook_runs_in_its_own_folder(execute, tmp_path):
     assert execute.main([str(path)]) == 0
     (output,) = nbformat.read(path, as_version=4).cells[1].outputs
     assert output["data"]["text/plain"] == repr(tmp_path.name)
+
+
+def test_finished_progress_bars_are_dropped_and_warnings_kept(execute):
+    def stderr(text):
+        return {"output_type": "stream", "name": "stderr", "text": text}
+
+    bar = "\r  3%|▎         | 36/1250 [00:01<00:41, 29.07step/s, BLEU=41]"
+    made = execute.clean(notebook(stderr(bar), stderr("   \r"), stderr("UserWarning: 100% of it\n")))
+    assert [output["text"] for output in made.cells[1].outputs] == ["UserWarning: 100% of it\n"]
