@@ -1,10 +1,21 @@
 """The checks behind the attention contract, and the words of their messages."""
 
+import math
+
 import torch
 from torch import Tensor
 
 
-def check_inputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> None:
+def check_inputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float | None,
+) -> None:
     """Check the arguments of a mechanism call against the contract in ``attn_core.__doc__``.
 
     Raises:
@@ -25,7 +36,7 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bi
     key_heads, keys = k.shape[1], k.shape[2]
     if k.shape[0] != batch or k.shape[3] != size:
         raise ValueError(f"k: expected shape ({batch}, G, S, {size}) to go with q, got {tuple(k.shape)}")
-    if key_heads == 0 or heads % key_heads:
+    if key_heads == 0 or heads < key_heads or heads % key_heads:
         raise ValueError(f"k: expected a number of heads that divides q's {heads}, got {key_heads}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v: expected shape {(*k.shape[:3], 'Dv')} to go with k, got {tuple(v.shape)}")
@@ -38,6 +49,24 @@ def check_inputs(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bi
         if not isinstance(bias, Tensor) or not bias.dtype.is_floating_point:
             raise ValueError(f"bias: expected a floating tensor, got {kind(bias)} (a boolean one is a mask)")
         _check_broadcast("bias", bias, scores, q.device)
+    if not isinstance(causal, bool):
+        raise ValueError(f"causal: expected True or False, got {causal!r}")
+    if scale is not None and (not isinstance(scale, int | float) or not math.isfinite(scale)):
+        raise ValueError(f"scale: expected a finite number or None, got {scale!r}")
+
+
+def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Check that the axes before the last two of ``tensor`` broadcast with those of ``other``.
+
+    Raises:
+        ValueError: they do not.
+    """
+    try:
+        torch.broadcast_shapes(tensor.shape[:-2], other.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: expected leading axes that go with {other_name}'s {tuple(other.shape)}, got {tuple(tensor.shape)}"
+        ) from None
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> None:

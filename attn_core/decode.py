@@ -5,7 +5,8 @@ The searches work on any model with ``start(source, lengths) -> state`` and
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import torch
@@ -170,48 +171,45 @@ def translate(
     *,
     beam_size: int = 1,
     length_penalty: float = 1.0,
-    max_length: int | None = None,
+    max_length: int = 100,
     batch_size: int = 256,
 ) -> list[Translation]:
     """Translate tokenised sentences, greedily (``beam_size=1``) or by beam search, in the order given.
 
-    Sentences of like length share a batch. ``max_length`` counts <eos>; by default twice the source's length and ten
-    more. The model is run in evaluation mode and left in the mode it was in.
+    Sentences of like length share a batch. ``max_length`` counts <eos>. The model is run in evaluation mode and
+    left in the mode it was in.
 
     Raises:
         ValueError: no sentence, an empty sentence, or a setting out of range.
     """
     check_size("beam_size", beam_size)
     check_size("batch_size", batch_size)
-    if not sentences or not all(len(words) for words in sentences):
-        raise ValueError("sentences: expected at least one sentence, and a word in each")
+    if not len(sentences) or not all(isinstance(words, Sequence) and len(words) for words in sentences):
+        raise ValueError("sentences: expected at least one sequence of words, and a word in each")
     device = next(model.parameters()).device
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     results: list[Translation | None] = [None] * len(sentences)
-    mode = model.training
-    model.eval()
     for begin in range(0, len(order), batch_size):
         chosen = order[begin : begin + batch_size]
         encoded = [torch.tensor([*source_vocab.encode(sentences[i]), Vocab.EOS]) for i in chosen]
         source = pad_sequence(encoded, batch_first=True, padding_value=Vocab.PAD).to(device)
         lengths = torch.tensor([len(row) for row in encoded], device=device)
-        limit = 2 * source.shape[1] + 10 if max_length is None else max_length
-        if beam_size == 1:
-            found = greedy(model, source, lengths, max_length=limit)  # type: ignore[arg-type]
-        else:
-            found = beam(
-                model,  # type: ignore[arg-type]
-                source,
-                lengths,
-                max_length=limit,
-                beam_size=beam_size,
-                length_penalty=length_penalty,
-            )
+        with _evaluating(model):
+            if beam_size == 1:
+                found = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
+            else:
+                found = beam(
+                    model,  # type: ignore[arg-type]
+                    source,
+                    lengths,
+                    max_length=max_length,
+                    beam_size=beam_size,
+                    length_penalty=length_penalty,
+                )
         for i, row, hypothesis in zip(chosen, encoded, found, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()
             results[i] = Translation(target_vocab.decode(ids), log_probability, attention, finished)
-    model.train(mode)
     return [result for result in results if result is not None]
 
 
@@ -232,11 +230,9 @@ def forced_attention(
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].source))
     results: dict[int, Tensor] = {}
     batches = Batches([pairs[i] for i in order], source_vocab, target_vocab, batch_size=batch_size)
-    mode = model.training
-    model.eval()
     done = 0
     for batch in batches:
-        with capture_attention(model) as maps:
+        with _evaluating(model), capture_attention(model) as maps:
             on_device = batch.to(device)
             model(on_device.source, on_device.source_lengths, on_device.target_in)
         if len(maps) != 1:
@@ -246,8 +242,18 @@ def forced_attention(
             pair = pairs[order[done]]
             results[order[done]] = row[: len(pair.target), : len(pair.source) + 1].clone()
             done += 1
-    model.train(mode)
     return [results[i] for i in range(len(pairs))]
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside, the mode it was in afterwards."""
+    mode = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(mode)
 
 
 def _hypothesis(ids: list[int], log_probability: float, weights: Tensor | None) -> Hypothesis:

@@ -18,7 +18,7 @@ def valid(lengths: Tensor, size: int) -> Tensor:
     """
     if not isinstance(lengths, Tensor) or lengths.dtype not in _INTEGERS:
         raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
-    if size < 0:
+    if not isinstance(size, int) or size < 0:
         raise ValueError(f"size: expected a size of at least 0, got {size}")
     if lengths.numel():
         low, high = (int(x) for x in torch.aminmax(lengths))
@@ -56,9 +56,9 @@ def causal(
     Raises:
         ValueError: a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
-    if query_length < 0 or key_length < 0:
-        name, value = ("query_length", query_length) if query_length < 0 else ("key_length", key_length)
-        raise ValueError(f"{name}: expected a length of at least 0, got {value}")
+    for name, value in (("query_length", query_length), ("key_length", key_length)):
+        if not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name}: expected a length of at least 0, got {value}")
     if offset is None:
         queries = torch.arange(query_length, device=device) + (key_length - query_length)
         return torch.arange(key_length, device=device) <= queries[:, None]

@@ -5,6 +5,8 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
+from attn_core.contract import check_size
+
 Words = Sequence[str]
 
 
@@ -12,7 +14,7 @@ def bleu(hypotheses: Sequence[Words], references: Sequence[Words]) -> float:
     """Corpus BLEU of tokenised sentences, from 0 to 100, computed by sacreBLEU without further tokenisation.
 
     Raises:
-        ValueError: no sentences, or another number of references.
+        ValueError: no sentences, another number of references, or a sentence that is one string.
 
     Source: Papineni et al. 2002; Post 2018 (sacreBLEU).
     """
@@ -28,7 +30,7 @@ def exact_match(hypotheses: Sequence[Words], references: Sequence[Words]) -> flo
     """The share of sentences, from 0 to 1, that equal their reference word for word.
 
     Raises:
-        ValueError: no sentences, or another number of references.
+        ValueError: no sentences, another number of references, or a sentence that is one string.
     """
     _check_paired(hypotheses, references)
     same = sum(list(found) == list(wanted) for found, wanted in zip(hypotheses, references, strict=True))
@@ -45,17 +47,23 @@ def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tup
     the precision against possible links of Och and Ney 2003.
 
     Raises:
-        ValueError: no sentences, another number of link sets, a map that is not of two axes, or a link outside it.
+        ValueError: no sentences, another number of link sets, a map that is not of two axes or not finite, or a link
+            outside it.
     """
     _check_paired(attentions, links, first="attentions", second="links")
     wrong = total = 0
     for number, (weights, pairs) in enumerate(zip(attentions, links, strict=True)):
         if weights.dim() != 2:
             raise ValueError(f"attentions: expected maps of shape (T, S), got {tuple(weights.shape)} at {number}")
-        guesses = weights.argmax(dim=1).tolist() if weights.shape[1] else []
+        if not weights.dtype.is_floating_point or not torch.isfinite(weights).all():
+            raise ValueError(f"attentions: expected finite floating weights, got others in the map at {number}")
+        # A row without any weight guesses nothing, and that is wrong.
+        guesses = weights.argmax(dim=1).masked_fill(~weights.any(dim=1), -1).tolist() if weights.shape[1] else []
         true: dict[int, set[int]] = {}
         for source, target in pairs:
-            if not (0 <= source < weights.shape[1] and 0 <= target < weights.shape[0]):
+            if not (isinstance(source, int) and isinstance(target, int)) or not (
+                0 <= source < weights.shape[1] and 0 <= target < weights.shape[0]
+            ):
                 raise ValueError(
                     f"links: expected pairs within the map {tuple(weights.shape)[::-1]} (source, target) of sentence "
                     f"{number}, got {(source, target)}"
@@ -74,9 +82,8 @@ def diagonal_guess(source_length: int, target_length: int) -> Tensor:
     Raises:
         ValueError: a length below 1.
     """
-    for name, length in (("source_length", source_length), ("target_length", target_length)):
-        if length < 1:
-            raise ValueError(f"{name}: expected a length of at least 1, got {length}")
+    check_size("source_length", source_length)
+    check_size("target_length", target_length)
     places = torch.linspace(0, source_length - 1, target_length).round().long()
     return torch.nn.functional.one_hot(places, source_length).float()
 
@@ -88,3 +95,7 @@ def _check_paired(
         raise ValueError(f"{first}: expected at least one sentence, got none")
     if len(found) != len(wanted):
         raise ValueError(f"{second}: expected {len(found)}, one for each of {first}, got {len(wanted)}")
+    for name, sentences in ((first, found), (second, wanted)):
+        for sentence in sentences:
+            if isinstance(sentence, str):
+                raise ValueError(f"{name}: expected sentences as sequences of words, got the string {sentence!r}")

@@ -80,8 +80,10 @@ def heatmap(
     target of T. `links` are the true alignments, pairs (source index, target index), whose cells are outlined. The
     colour runs from zero to the greatest weight drawn, as its bar says. Without `ax`, a new figure is made.
 
-    Raises: ValueError where the weights hold several maps, or tokens or links do not fit them.
+    Raises: ValueError where the weights hold several maps, or tokens or links do not fit them, or `title` is no string.
     """
+    if title is not None and not isinstance(title, str):
+        raise ValueError(f"title: expected a string, got {title!r}")
     maps, source, target = read_labelled(weights, source, target)
     num_layers, num_heads = maps.weights.shape[:2]
     if num_layers * num_heads > 1:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size
+from attn_core.contract import check_leading, check_size, kind
 
 
 class Dot(nn.Module):
@@ -29,10 +29,8 @@ class Dot(nn.Module):
         Raises:
             ValueError: the last axes differ.
         """
-        if queries.shape[-1] != prepared.shape[-1]:
-            raise ValueError(
-                f"queries: expected the keys' size {prepared.shape[-1]} on the last axis, got {queries.shape[-1]}"
-            )
+        _check_vectors("keys", prepared)
+        _check_vectors("queries", queries, size=prepared.shape[-1], of=prepared)
         return queries @ prepared.transpose(-2, -1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -48,7 +46,9 @@ class ScaledDot(Dot):
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, D)``; raises as ``Dot``."""
-        return super().score(queries, prepared) / math.sqrt(max(queries.shape[-1], 1))
+        _check_vectors("queries", queries)
+        # The queries, not the scores, are divided: in half precision the undivided product may be infinite.
+        return super().score(queries / math.sqrt(max(queries.shape[-1], 1)), prepared)
 
 
 class General(nn.Module):
@@ -68,12 +68,12 @@ class General(nn.Module):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """W k, the keys seen from the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
-        _check_last("keys", keys, self.key_to_query.in_features)
+        _check_vectors("keys", keys, size=self.key_to_query.in_features)
         return self.key_to_query(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, Dq)``."""
-        _check_last("queries", queries, self.key_to_query.out_features)
+        _check_vectors("queries", queries, size=self.key_to_query.out_features, of=prepared)
         return queries @ prepared.transpose(-2, -1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -104,12 +104,12 @@ class Additive(nn.Module):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """U k, the keys' half of the perceptron: ``(…, S, Dk)`` to ``(…, S, hidden)``."""
-        _check_last("keys", keys, self.key.in_features)
+        _check_vectors("keys", keys, size=self.key.in_features)
         return self.key(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, Dq)``."""
-        _check_last("queries", queries, self.query.in_features)
+        _check_vectors("queries", queries, size=self.query.in_features, of=prepared)
         hidden = torch.tanh(self.query(queries).unsqueeze(-2) + prepared.unsqueeze(-3))
         return self.energy(hidden).squeeze(-1)
 
@@ -118,6 +118,13 @@ class Additive(nn.Module):
         return self.score(queries, self.prepare(keys))
 
 
-def _check_last(name: str, tensor: Tensor, size: int) -> None:
-    if tensor.shape[-1] != size:
-        raise ValueError(f"{name}: expected size {size} on the last axis, got {tensor.shape[-1]}")
+def _check_vectors(name: str, vectors: Tensor, *, size: int | None = None, of: Tensor | None = None) -> None:
+    """Vectors ``(…, n, size)``; where they meet the prepared keys ``of``, of the same dtype and leading axes."""
+    if not isinstance(vectors, Tensor) or not vectors.dtype.is_floating_point or vectors.dim() < 2:
+        raise ValueError(f"{name}: expected a floating tensor of at least 2 axes, got {kind(vectors)}")
+    if size is not None and vectors.shape[-1] != size:
+        raise ValueError(f"{name}: expected size {size} on the last axis, got {vectors.shape[-1]}")
+    if of is not None:
+        if not torch.is_autocast_enabled(vectors.device.type) and vectors.dtype != of.dtype:
+            raise ValueError(f"{name}: expected the dtype of the keys, {of.dtype}, got {vectors.dtype}")
+        check_leading(name, vectors, "the keys", of)

@@ -139,13 +139,13 @@ class FixedContextDecoder(nn.Module):
 
     def step(self, tokens: Tensor, state: FixedContextState) -> tuple[Tensor, FixedContextState]:
         """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
-        _check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1)
+        _check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1, batch=len(state.hidden))
         logits, hidden = self._run(tokens[:, None], state)
         return logits[:, 0], FixedContextState(hidden, state.context)
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        _check_tokens("target", target, self.embedding.num_embeddings, axes=2)
+        _check_tokens("target", target, self.embedding.num_embeddings, axes=2, batch=len(memory.mask))
         return self._run(target, self.start(memory))[0]
 
     def _run(self, target: Tensor, state: FixedContextState) -> tuple[Tensor, Tensor]:
@@ -211,7 +211,7 @@ class BahdanauDecoder(nn.Module):
 
     def step(self, tokens: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
-        _check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1)
+        _check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1, batch=len(state.hidden))
         embedded = self.dropout(self.embedding(tokens))
         context, state = self._advance(embedded, state)
         if is_captured(self):
@@ -220,7 +220,7 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        _check_tokens("target", target, self.embedding.num_embeddings, axes=2)
+        _check_tokens("target", target, self.embedding.num_embeddings, axes=2, batch=len(memory.mask))
         embedded = self.dropout(self.embedding(target))
         state = self.start(memory)
         hiddens, contexts, weights = [], [], []
@@ -277,9 +277,13 @@ def _embedding(vocab_size: int, embed_dim: int) -> nn.Embedding:
     return embedding
 
 
-def _check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int) -> None:
+def _check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
     if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32) or tokens.dim() != axes:
         raise ValueError(f"{name}: expected an integer tensor with {axes} axes, got {kind(tokens)}")
+    if tokens.numel() == 0:
+        raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
+    if batch is not None and tokens.shape[0] != batch:
+        raise ValueError(f"{name}: expected a batch of {batch}, as the source's, got {tokens.shape[0]}")
     # On a GPU this would wait for the device at every step, and the embedding's own check speaks there.
     if tokens.device.type == "cpu" and tokens.numel():
         low, high = (int(x) for x in torch.aminmax(tokens))

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -65,14 +66,16 @@ def fit(
         learning_rate: the highest one.
         seed: of dropout; the model's first weights and the order of the batches are their makers'.
         device: where to train; by default ``default_device()``. The model stays there.
-        precision: the dtype of products under autocast; by default bfloat16 on CUDA, float32 elsewhere.
+        precision: float32 or bfloat16, the dtype of products under autocast; by default bfloat16 on CUDA, float32
+            elsewhere.
         validate: called with the model in evaluation mode; what it returns goes into the history.
         validate_every: steps between validations; by default one epoch.
         progress: whether to show a progress bar on standard error.
 
     Raises:
         ValueError: a setting out of range.
-        FloatingPointError: the loss became infinite or NaN; the message says at which step.
+        FloatingPointError: the loss or its gradient became infinite or NaN; the message says at which step, and the
+            weights are those before it.
     """
     check_size("epochs", epochs)
     _check_positive("learning_rate", learning_rate)
@@ -84,8 +87,8 @@ def fit(
     device = torch.device(device) if device is not None else default_device()
     if precision is None:
         precision = torch.bfloat16 if device.type == "cuda" else torch.float32
-    if not precision.is_floating_point:
-        raise ValueError(f"precision: expected a floating dtype, got {precision}")
+    if precision not in (torch.float32, torch.bfloat16):
+        raise ValueError(f"precision: expected torch.float32 or torch.bfloat16, got {precision!r}")
     model.to(device)
     steps = epochs * len(batches)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=device.type in ("cuda", "cpu"))
@@ -94,27 +97,27 @@ def fit(
     interval = validate_every or len(batches)
     mode = model.training
     bar = tqdm(total=steps, disable=not progress, unit="step", leave=False)
-    with bar, torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        model.train()
-        clock = time.perf_counter()
-        for epoch in range(epochs):
-            for batch in batches.epoch(epoch):
-                loss = _step(model, batch.to(device), optimizer, clip=clip, precision=precision)
-                if not math.isfinite(loss):
-                    raise FloatingPointError(f"the loss became {loss} at step {len(history.losses) + 1}")
-                schedule.step()
-                history.losses.append(loss)
-                bar.update()
-                if validate is not None and len(history.losses) % interval == 0:
-                    history.seconds += time.perf_counter() - clock
-                    found = _evaluated(model, validate)
-                    step = float(len(history.losses))
-                    history.validation.append({"step": step, "seconds": history.seconds, **found})
-                    bar.set_postfix(found)
-                    clock = time.perf_counter()
-        history.seconds += time.perf_counter() - clock
-    model.train(mode)
+    try:
+        with bar, _own_randomness(seed):
+            model.train()
+            clock = time.perf_counter()
+            for epoch in range(epochs):
+                for batch in batches.epoch(epoch):
+                    history.losses.append(_step(model, batch.to(device), optimizer, clip=clip, precision=precision))
+                    schedule.step()
+                    bar.update()
+                    if validate is not None and len(history.losses) % interval == 0:
+                        history.seconds += time.perf_counter() - clock
+                        found = _evaluated(model, validate)
+                        step = float(len(history.losses))
+                        history.validation.append({"step": step, "seconds": history.seconds, **found})
+                        bar.set_postfix(found)
+                        clock = time.perf_counter()
+            history.seconds += time.perf_counter() - clock
+    except FloatingPointError as error:
+        raise FloatingPointError(f"{error} at step {len(history.losses) + 1}") from None
+    finally:
+        model.train(mode)
     return history
 
 
@@ -126,9 +129,23 @@ def _step(
     loss = token_loss(logits, batch.target_out)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), clip)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+    for name, value in (("loss", loss.item()), ("gradient's norm", norm.item())):
+        if not math.isfinite(value):
+            raise FloatingPointError(f"the {name} became {value}")
     optimizer.step()
     return loss.item()
+
+
+@contextmanager
+def _own_randomness(seed: int) -> Iterator[None]:
+    """Seed every device's generator, and give the caller's states back afterwards."""
+    apple = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
+        yield
+    if apple is not None:
+        torch.mps.set_rng_state(apple)
 
 
 def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:

@@ -159,6 +159,17 @@ def test_translate_keeps_the_order_and_does_not_depend_on_the_batch(beam_size, b
         assert torch.allclose(translation.attention.sum(1), torch.ones(len(translation.attention)), atol=1e-5)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_refusal_leaves_the_models_mode(training):
+    model = small().train(training)
+    with pytest.raises(ValueError, match="max_length"):
+        translate(model, [("sleep",)], english, french, max_length=0)
+    without = small(FixedContextDecoder).train(training)
+    with pytest.raises(ValueError, match="one module"):
+        forced_attention(without, pairs, english, french)
+    assert model.training == without.training == training
+
+
 def test_an_unknown_word_is_translated_as_unknown():
     (translation,) = translate(small(), [("the", "zebra")], english, french, max_length=4)
     assert translation.attention.shape[1] == 3
@@ -188,8 +199,9 @@ def test_forced_attention_is_the_attention_to_the_true_words():
         (lambda: beam(TableModel(), rows, ones, max_length=3, beam_size=0), "beam_size: expected an integer .* got 0"),
         (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=-1.0), "length_penalty: .* got -1.0"),
         (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=float("nan")), "length_penalty: .* nan"),
-        (lambda: translate(small(), [], english, french), "sentences: expected at least one sentence"),
+        (lambda: translate(small(), [], english, french), "sentences: expected at least one sequence of words"),
         (lambda: translate(small(), [("a",), ()], english, french), "sentences: .* a word in each"),
+        (lambda: translate(small(), [5], english, french), "sentences: expected at least one sequence of words"),
         (lambda: translate(small(), [("a",)], english, french, beam_size=0), "beam_size: expected an integer"),
         (lambda: translate(small(), [("a",)], english, french, batch_size=0), "batch_size: expected an integer"),
         (

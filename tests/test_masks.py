@@ -46,6 +46,8 @@ def test_causal_with_an_offset_per_row():
         (lambda: masks.valid(torch.tensor([4, 1]), 3), "lengths: expected lengths from 0 to 3, got 4"),
         (lambda: masks.valid(torch.tensor([-1, 9]), 3), "lengths: expected lengths from 0 to 3, got -1"),
         (lambda: masks.valid(torch.tensor([1]), -1), "size: expected a size of at least 0, got -1"),
+        (lambda: masks.valid(torch.tensor([1]), 3.5), "size: expected a size of at least 0, got 3.5"),
+        (lambda: masks.causal(2.0, 3), "query_length: expected a length of at least 0, got 2.0"),
         (lambda: masks.padding(torch.tensor(1), 3), r"lengths: expected shape \(B,\) or \(B, T\), got \(\)"),
         (lambda: masks.causal(-1, 3), "query_length: expected a length of at least 0, got -1"),
         (lambda: masks.causal(3, -2), "key_length: expected a length of at least 0, got -2"),

@@ -65,6 +65,11 @@ def test_additive_and_general_take_different_sizes():
     assert Additive(5, 8, 16)(q, k).shape == (3, 2)
 
 
+def test_scaled_dot_in_half_precision_divides_before_it_multiplies():
+    q = torch.full((1, 64), 40.0, dtype=torch.float16)
+    assert ScaledDot()(q, q).item() == 64 * 1600 / 8
+
+
 def test_additive_is_bounded_by_its_own_weights():
     score = Additive(4, 4, 6)
     bound = score.energy.weight.abs().sum()
@@ -74,12 +79,17 @@ def test_additive_is_bounded_by_its_own_weights():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Dot()(torch.ones(2, 3), torch.ones(2, 4)), "queries: expected the keys' size 4 .* got 3"),
-        (lambda: ScaledDot()(torch.ones(2, 3), torch.ones(2, 4)), "queries: expected the keys' size 4 .* got 3"),
+        (lambda: Dot()(torch.ones(2, 3), torch.ones(2, 4)), "queries: expected size 4 .* got 3"),
+        (lambda: ScaledDot()(torch.ones(2, 3), torch.ones(2, 4)), "queries: expected size 4 .* got 3"),
         (lambda: General(3, 4)(torch.ones(2, 3), torch.ones(2, 3)), "keys: expected size 4 .* got 3"),
         (lambda: General(3, 4)(torch.ones(2, 4), torch.ones(2, 4)), "queries: expected size 3 .* got 4"),
         (lambda: Additive(3, 4, 5)(torch.ones(2, 3), torch.ones(2, 3)), "keys: expected size 4 .* got 3"),
         (lambda: Additive(3, 4, 5)(torch.ones(2, 4), torch.ones(2, 4)), "queries: expected size 3 .* got 4"),
+        (lambda: Dot()([1.0], torch.ones(2, 4)), "queries: expected a floating tensor of at least 2 axes, got list"),
+        (lambda: ScaledDot()(torch.ones(4), torch.ones(2, 4)), r"queries: .* at least 2 axes, got .* shape \(4,\)"),
+        (lambda: Dot()(torch.ones(2, 4), torch.ones(2, 4).double()), "queries: expected the dtype of the keys"),
+        (lambda: Dot()(torch.ones(3, 2, 4), torch.ones(2, 2, 4)), "queries: expected leading axes that go with"),
+        (lambda: Additive(4, 4, 5)(torch.ones(3, 2, 4), torch.ones(2, 2, 4)), "queries: expected leading axes"),
         (lambda: General(0, 4), "query_dim: expected an integer of at least 1, got 0"),
         (lambda: General(4, -1), "key_dim: expected an integer of at least 1, got -1"),
         (lambda: Additive(4, 4, 0), "hidden_dim: expected an integer of at least 1, got 0"),

@@ -179,6 +179,13 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: model(BahdanauDecoder)(source, lengths[:2], target), r"lengths: expected shape \(3,\), got \(2,\)"),
         (lambda: model(BahdanauDecoder)(source, lengths + 9, target), "lengths: expected lengths from 0 to 5, got 14"),
         (lambda: model(BahdanauDecoder)(source, lengths * 0, target), "lengths: .* got a length of 0"),
+        (lambda: model(BahdanauDecoder)(source, lengths, target[:, :0]), r"target: .* one token, got shape \(3, 0\)"),
+        (lambda: model(BahdanauDecoder)(source[:0], lengths[:0], target[:0]), "source: expected at least one token"),
+        (lambda: model(FixedContextDecoder)(source, lengths, target[:2]), "target: expected a batch of 3, .* got 2"),
+        (
+            lambda: model(BahdanauDecoder).step(target[:2, 0], model(BahdanauDecoder).start(source, lengths)),
+            "tokens: expected a batch of 3, as the source's, got 2",
+        ),
         (
             lambda: model(BahdanauDecoder)(source + 20, lengths, target),
             "source: expected token ids from 0 to 10, got 3",

@@ -121,8 +121,12 @@ def test_a_broken_loss_stops_training_at_once():
     net = model()
     with torch.no_grad():
         net.decoder.output.logits.bias[3] = math.nan
+    net.eval()
+    before = [p.detach().clone() for p in net.parameters()]
     with pytest.raises(FloatingPointError, match="the loss became nan at step 1"):
         quiet(net)
+    assert not net.training
+    assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(before, net.parameters(), strict=True))
 
 
 def test_bfloat16_learns_too():
@@ -153,7 +157,8 @@ def test_trains_on_a_gpu_in_mixed_precision_by_itself():
         ({"clip": -1.0}, "clip: expected a finite number above 0, got -1.0"),
         ({"warmup": 1.0}, r"warmup: expected a share in \[0, 1\), got 1.0"),
         ({"validate_every": 0}, "validate_every: expected an integer of at least 1, got 0"),
-        ({"precision": torch.int8}, "precision: expected a floating dtype, got torch.int8"),
+        ({"precision": torch.float16}, "precision: expected torch.float32 or torch.bfloat16, got torch.float16"),
+        ({"precision": "bf16"}, "precision: expected torch.float32 or torch.bfloat16, got 'bf16'"),
     ],
 )
 def test_wrong_settings_are_named_before_anything_changes(options, message):

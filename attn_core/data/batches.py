@@ -36,7 +36,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
-        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
+        # Copies to the CPU are waited for: nothing there would wait for them later.
+        free = torch.device(device).type != "cpu"
+        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=free) for f in fields(self)})
 
 
 class Batches:

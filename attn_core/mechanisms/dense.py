@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import check_inputs, check_mask, kind
+from attn_core.contract import check_inputs, check_leading, check_mask, kind
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -22,15 +22,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
     """
-    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point:
-        raise ValueError(f"scores: expected a floating tensor, got {kind(scores)}")
-    if mask is not None:
-        check_mask(mask, tuple(scores.shape), scores.device)
-        scores = scores.masked_fill(~mask, -math.inf)
-    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
-    # steps are masks, and masks pass back exact zeros.
-    empty = torch.isneginf(scores).all(-1, keepdim=True)
-    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0)
+    return _weigh(scores, mask)[0]
 
 
 def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -45,10 +37,27 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
+    weights, empty = _weigh(scores, mask)
+    if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2:
+        raise ValueError(f"v: expected a floating tensor of shape (…, S, Dv), got {kind(v)}")
     if v.shape[-2] != scores.shape[-1]:
         raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
-    weights = masked_softmax(scores, mask)
-    return weights.to(v.dtype) @ v, weights
+    check_leading("v", v, "scores", scores)
+    # Zero weights do not silence a value that is NaN or infinite; an empty row is silent all the same.
+    return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
+
+
+def _weigh(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The weights, and which rows are empty."""
+    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point:
+        raise ValueError(f"scores: expected a floating tensor, got {kind(scores)}")
+    if mask is not None:
+        check_mask(mask, tuple(scores.shape), scores.device)
+        scores = scores.masked_fill(~mask, -math.inf)
+    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
+    # steps are masks, and masks pass back exact zeros.
+    empty = torch.isneginf(scores).all(-1, keepdim=True)
+    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0), empty
 
 
 def attention_with_weights(
@@ -71,15 +80,16 @@ def attention_with_weights(
 
     Source: Vaswani et al. 2017, eq. 1.
     """
-    check_inputs(q, k, v, mask, bias)
+    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     dtype, group = q.dtype, q.shape[1] // k.shape[1]
     wide = torch.promote_types(dtype, torch.float32)
-    # One key head serves a group of query heads; repeating views keeps the arithmetic below the same for all.
-    k, v = (x.to(wide).repeat_interleave(group, dim=1) if group > 1 else x.to(wide) for x in (k, v))
-    scores = (q.to(wide) * _scale(q, scale)) @ k.transpose(-2, -1)
-    if bias is not None:
-        scores = scores + bias
-    out, weights = attend(scores, v, _with_causal(mask, causal, q, k))
+    with torch.autocast(q.device.type, enabled=False):  # it would take the products back to half precision
+        # One key head serves a group of query heads; repeating views keeps the arithmetic below the same for all.
+        k, v = (x.to(wide).repeat_interleave(group, dim=1) if group > 1 else x.to(wide) for x in (k, v))
+        scores = (q.to(wide) * _scale(q, scale)) @ k.transpose(-2, -1)
+        if bias is not None:
+            scores = scores + bias
+        out, weights = attend(scores, v, _with_causal(mask, causal, q, k))
     return out.to(dtype), weights.to(dtype)
 
 
@@ -110,7 +120,8 @@ def attention(
 class Dense(nn.Module):
     """Softmax attention as a module, with dropout on the weights while training.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``.
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. On a CPU no fused kernel drops
+    weights: with dropout, training there keeps the ``(B, H, T, S)`` weights.
 
     Raises:
         ValueError: ``dropout`` lies outside [0, 1).
@@ -155,8 +166,8 @@ def _fused(
     scale: float | None,
     dropout: float,
 ) -> Tensor:
-    check_inputs(q, k, v, mask, bias)
-    queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
+    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    dtype, queries, keys, value_size = q.dtype, q.shape[2], k.shape[2], v.shape[3]
     if keys == 0 or q.numel() == 0 or value_size == 0:
         # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
         return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
@@ -166,9 +177,11 @@ def _fused(
     plain_causal = causal and mask is None and bias is None and queries == keys
     allowed = _with_causal(mask, causal and not plain_causal, q, k)
     extra, empty = _merge(allowed, bias, q.dtype)
-    # Fused CPU kernels want one head size: pad the smaller side with zeros, which change no product.
+    # Fused kernels want one head size, its entries side by side: pad the smaller side with zeros, which change no
+    # product.
     width = max(q.shape[3], value_size)
     q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     out = functional.scaled_dot_product_attention(
         q,
         k,
@@ -179,22 +192,32 @@ def _fused(
         scale=factor,
         enable_gqa=q.shape[1] != k.shape[1],
     )[..., :value_size]
+    out = out.to(dtype)  # under autocast the kernel gives half precision
     return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """One tensor for PyTorch's kernels, and which rows are empty.
 
-    Kernels disagree on rows with nothing to attend to, so such rows are opened here and zeroed afterwards.
+    Kernels disagree on rows with nothing to attend to, so such rows are opened here and zeroed afterwards. They take
+    four axes only.
     """
     if bias is None:
         if mask is None:
             return None, None
+        mask = _four_axes(mask)
         empty = ~mask.any(-1, keepdim=True)
         return mask | empty, empty
-    merged = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+    merged = _four_axes(bias) if mask is None else _four_axes(bias).masked_fill(~mask, -math.inf)
     empty = torch.isneginf(merged).all(-1, keepdim=True)
-    return merged.masked_fill(empty, 0.0).to(dtype), empty
+    merged = merged.masked_fill(empty, 0.0)
+    # The kernels want the bias in the dtype of q. What a row adds to all its keys changes nothing, so it is taken off
+    # first: half precision then rounds the small differences near the top and not the large numbers.
+    return (merged - merged.detach().amax(-1, keepdim=True)).to(dtype), empty
+
+
+def _four_axes(x: Tensor) -> Tensor:
+    return x.reshape((1,) * (4 - x.dim()) + x.shape)
 
 
 def _with_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:

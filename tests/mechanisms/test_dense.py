@@ -167,8 +167,10 @@ def test_the_fast_path_stays_on_a_fused_kernel(name):
     q, k, v = (x.detach() for x in inputs(name))
     padded = masks.padding(torch.tensor([3, 4]), k.shape[2])
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
-        for chosen in ({}, {"causal": True}, {"mask": padded}, {"mask": padded, "causal": True}):
+        per_head = torch.zeros(q.shape[1], q.shape[2], k.shape[2])
+        for chosen in ({}, {"causal": True}, {"mask": padded}, {"mask": padded, "causal": True}, {"bias": per_head}):
             attention(q, k, v, **chosen)
+        attention(q.transpose(-2, -1).contiguous().transpose(-2, -1), k, v)
 
 
 def test_agrees_with_pytorch_and_with_d2l(d2l):
@@ -216,6 +218,46 @@ def test_dense_is_a_mechanism_with_dropout_only_in_training():
     assert isinstance(mechanism, nn.Module) and "dropout=0.5" in repr(mechanism)
 
 
+BOTH = [attention, lambda *a, **o: attention_with_weights(*a, **o)[0]]
+
+
+@pytest.mark.parametrize("path", BOTH)
+@pytest.mark.parametrize("axes", [0, 1, 2, 3])
+def test_masks_and_biases_of_fewer_axes(path, axes):
+    q, k, v = (x.detach() for x in inputs("plain"))
+    mask, bias = torch.rand((4, 5, 5)[3 - axes :]) > 0.3, torch.randn((4, 5, 5)[3 - axes :])
+    expected, _ = reference.attention(q, k, v, mask=mask, bias=bias)
+    assert (path(q, k, v, mask=mask, bias=bias) - expected).abs().max() < reference.tolerance(torch.float32)
+    assert (path(q, k, v, bias=bias) - reference.attention(q, k, v, bias=bias)[0]).abs().max() < 1e-5
+    assert (path(q, k, v, mask=mask) - reference.attention(q, k, v, mask=mask)[0]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("path", BOTH)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_what_a_large_bias_says(path, dtype):
+    q, k, v = (x.detach() for x in inputs("plain", dtype))
+    ramp = 0.5 * torch.arange(5.0) + 1000
+    expected, _ = reference.attention(q, k, v, bias=ramp)
+    assert (path(q, k, v, bias=ramp).double() - expected).abs().max() < reference.tolerance(dtype, scale=1.5)
+
+
+@pytest.mark.parametrize("path", [*BOTH, Dense()])
+def test_autocast_leaves_the_dtype_of_the_output(path):
+    q, k, v = (x.detach() for x in inputs("plain"))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = path(q, k, v, causal=True)
+    assert out.dtype == torch.float32
+    assert (out - reference.attention(q, k, v, causal=True)[0]).abs().max() < reference.tolerance(torch.bfloat16)
+
+
+@pytest.mark.parametrize("path", BOTH)
+def test_an_empty_row_is_silent_whatever_the_values_are(path):
+    q, k, v = (x.detach().clone() for x in inputs("plain"))
+    v[:] = torch.nan
+    out = path(q, k, v, mask=torch.zeros(5, 5, dtype=torch.bool))
+    assert torch.equal(out, torch.zeros_like(out))
+
+
 def test_attend_leaves_its_scores_as_they_are():
     scores, mask = torch.randn(2, 3), torch.tensor([True, False, True])
     kept = scores.clone()
@@ -254,6 +296,10 @@ four = torch.zeros(2, 4, 3, 8)
             "bias: expected a floating tensor, got torch.bool",
         ),
         (lambda f: f(four, four, four, bias=torch.ones(5, 3)), r"bias: .* broadcasts to \(2, 4, 3, 3\), got \(5, 3\)"),
+        (lambda f: f(four, four, four, causal="no"), "causal: expected True or False, got 'no'"),
+        (lambda f: f(four, four, four, scale=math.nan), "scale: expected a finite number or None, got nan"),
+        (lambda f: f(four, four, four, scale="x"), "scale: expected a finite number or None, got 'x'"),
+        (lambda f: f(four[:, :0], four, four), "k: expected a number of heads that divides q's 0, got 4"),
         (lambda f: f(four, four.to("meta"), four), "k: expected the device of q, cpu, got meta"),
         (lambda f: f(four, four, four, mask=torch.ones(3, 3).bool().to("meta")), "mask: expected device cpu"),
     ],
@@ -282,6 +328,10 @@ def test_wrong_input_is_named(path, call, message):
             lambda: attend(torch.ones(2, 3), torch.ones(4, 5)),
             r"v: expected 3 values, one per score, got shape \(4, 5\)",
         ),
+        (lambda: attend(torch.ones(2, 3), torch.ones(3, 5).long()), "v: expected a floating tensor .* got torch.int64"),
+        (lambda: attend(torch.ones(2, 3), torch.ones(3)), r"v: expected a floating tensor .* shape \(3,\)"),
+        (lambda: attend(torch.ones(2, 3), [[1.0]]), "v: expected a floating tensor .* got list"),
+        (lambda: attend(torch.ones(4, 2, 3), torch.ones(5, 3, 2)), "v: expected leading axes that go with scores's"),
         (lambda: Dense(dropout=1.0), r"dropout: expected a probability in \[0, 1\), got 1.0"),
         (lambda: Dense(dropout=-0.1), r"dropout: expected a probability in \[0, 1\), got -0.1"),
     ],
