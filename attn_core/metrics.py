@@ -59,7 +59,6 @@ def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tup
             raise ValueError(f"attentions: expected finite floating weights, got others in the map at {number}")
         # A row without any weight guesses nothing, and that is wrong.
         guesses = weights.argmax(dim=1).masked_fill(~weights.any(dim=1), -1).tolist() if weights.shape[1] else []
-        true: dict[int, set[int]] = {}
         for source, target in pairs:
             if not (isinstance(source, int) and isinstance(target, int)) or not (
                 0 <= source < weights.shape[1] and 0 <= target < weights.shape[0]
@@ -68,12 +67,20 @@ def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tup
                     f"links: expected pairs within the map {tuple(weights.shape)[::-1]} (source, target) of sentence "
                     f"{number}, got {(source, target)}"
                 )
-            true.setdefault(target, set()).add(source)
+        true = true_sources(pairs)
         wrong += sum(guesses[target] not in sources for target, sources in true.items())
         total += len(true)
     if total == 0:
         raise ValueError("links: expected at least one true link, got none")
     return wrong / total
+
+
+def true_sources(links: Collection[tuple[int, int]]) -> dict[int, set[int]]:
+    """The true source words of each target word that has any, from pairs (source index, target index)."""
+    true: dict[int, set[int]] = {}
+    for source, target in links:
+        true.setdefault(target, set()).add(source)
+    return true
 
 
 def diagonal_guess(source_length: int, target_length: int) -> Tensor:

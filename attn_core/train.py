@@ -141,11 +141,13 @@ def _step(
 def _own_randomness(seed: int) -> Iterator[None]:
     """Seed every device's generator, and give the caller's states back afterwards."""
     apple = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        torch.manual_seed(seed)
-        yield
-    if apple is not None:
-        torch.mps.set_rng_state(apple)
+    try:
+        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        if apple is not None:
+            torch.mps.set_rng_state(apple)
 
 
 def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention, translate
-from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
+from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
 from attn_core.train import History, fit
 
@@ -54,9 +54,7 @@ def one_late(maps: list[torch.Tensor], pairs: list[Pair]) -> float:
     """The share of linked target words whose most attended source word belongs, truly, to the word before only."""
     late = total = 0
     for weights, pair in zip(maps, pairs, strict=True):
-        true: dict[int, set[int]] = {}
-        for source, target in pair.links:
-            true.setdefault(target, set()).add(source)
+        true = true_sources(pair.links)
         guesses = weights.argmax(1).tolist()
         for target, sources in true.items():
             total += 1

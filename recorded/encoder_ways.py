@@ -9,6 +9,7 @@ import torch
 from attn_core.data import Pair, Vocab
 from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention
+from attn_core.metrics import true_sources
 from recorded.bahdanau import train
 
 SEEDS = (0,)
@@ -18,11 +19,8 @@ def places(maps: list[torch.Tensor], pairs: list[Pair]) -> dict[str, float]:
     """Where the most attended source word lies, as shares of the target words that have a true link."""
     found: Counter[str] = Counter()
     for weights, pair in zip(maps, pairs, strict=True):
-        true: dict[int, set[int]] = {}
-        for source, target in pair.links:
-            true.setdefault(target, set()).add(source)
         guesses = weights.argmax(1).tolist()
-        for target, sources in true.items():
+        for target, sources in true_sources(pair.links).items():
             found[place(guesses[target], sources, len(pair.source))] += 1
     total = sum(found.values())
     return {name: round(count / total, 4) for name, count in found.most_common()}

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
+from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources
 
 
 def test_bleu_of_itself_and_of_a_worked_case():
@@ -50,6 +50,11 @@ def test_alignment_error_is_not_shifted():
 
 def test_a_row_without_weight_guesses_nothing():
     assert alignment_error([torch.zeros(1, 3)], [{(0, 0)}]) == 1.0
+
+
+def test_true_sources_gathers_links_by_target():
+    assert true_sources({(0, 0), (2, 1), (1, 1)}) == {0: {0}, 1: {1, 2}}
+    assert true_sources(()) == {}
 
 
 def test_diagonal_guess():
