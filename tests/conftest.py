@@ -1,22 +1,14 @@
-import importlib
-import importlib.util
-import sys
-import types
-
 import pytest
 import torch
+
+from attn_core.companion import load_d2l
 
 
 @pytest.fixture(scope="session")
 def d2l():
-    """The d2l package, with stand-ins for torchvision where that does not import beside this build of torch."""
+    """The d2l package, with stand-ins for torchvision where that is not installed."""
     pytest.importorskip("d2l", reason="d2l is not installed: pip install --no-deps -r requirements-d2l.txt")
-    if importlib.util.find_spec("torchvision") is None:
-        torchvision = types.ModuleType("torchvision")
-        torchvision.transforms = types.ModuleType("torchvision.transforms")
-        sys.modules.setdefault("torchvision", torchvision)
-        sys.modules.setdefault("torchvision.transforms", torchvision.transforms)
-    return importlib.import_module("d2l.torch")
+    return load_d2l()
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,12 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Who may import whom: a module imports from its own room and from rooms that stand before it.
 ROOMS = [
-    ("contract", "device"),
+    ("companion", "contract", "device"),
     ("capture", "data", "masks", "scores", "maps"),
     ("mechanisms",),
     ("seq2seq", "metrics"),
-    ("train", "decode"),
+    ("checkpoint", "decode"),
+    ("train",),
     ("plots",),
     ("widgets",),
 ]
