@@ -3,6 +3,7 @@ import random
 
 import pytest
 import torch
+from torch.nn import functional
 
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.metrics import exact_match
@@ -157,6 +158,10 @@ def test_trains_on_a_gpu_in_mixed_precision_by_itself():
         ({"clip": -1.0}, "clip: expected a finite number above 0, got -1.0"),
         ({"warmup": 1.0}, r"warmup: expected a share in \[0, 1\), got 1.0"),
         ({"validate_every": 0}, "validate_every: expected an integer of at least 1, got 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every: expected an integer of at least 1, got 0"),
+        ({"checkpoint": 5}, "checkpoint: expected a path, got int"),
+        ({"loss": lambda *_: torch.ones(2)}, r"loss: expected a scalar tensor, got torch.float32 of shape \(2,\)"),
+        ({"loss": lambda *_: 1.0}, "loss: expected a scalar tensor, got float"),
         ({"precision": torch.float16}, "precision: expected torch.float32 or torch.bfloat16, got torch.float16"),
         ({"precision": "bf16"}, "precision: expected torch.float32 or torch.bfloat16, got 'bf16'"),
     ],
@@ -165,5 +170,26 @@ def test_wrong_settings_are_named_before_anything_changes(options, message):
     net = model()
     before = [p.detach().clone() for p in net.parameters()]
     with pytest.raises(ValueError, match=message):
-        quiet(net, **options)
+        quiet(net, device="cpu", **options)
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+
+
+def test_another_loss_takes_the_place_of_the_default():
+    dtypes = []
+
+    def by_hand(net, batch):
+        logits = net(batch.source, batch.source_lengths, batch.target_in)
+        dtypes.append(logits.dtype)
+        true = logits.float().log_softmax(-1).gather(-1, batch.target_out[..., None]).squeeze(-1)
+        kept = batch.target_out != Vocab.PAD
+        return -(true * kept).sum() / kept.sum()
+
+    def smoothed(net, batch):
+        logits = net(batch.source, batch.source_lengths, batch.target_in)
+        return functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), label_smoothing=0.5)
+
+    plain, same = (quiet(model(), device="cpu", **options) for options in ({}, {"loss": by_hand}))
+    assert same.losses == pytest.approx(plain.losses, rel=1e-4)
+    quiet(model(), loss=by_hand, device="cpu", precision=torch.bfloat16)
+    assert dtypes == [torch.float32] * 13 + [torch.bfloat16] * 13
+    assert min(quiet(model(), loss=smoothed, device="cpu").losses) > min(plain.losses)

@@ -2,9 +2,43 @@ import pytest
 import torch
 
 from attn_core import capture_attention
-from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
+from attn_core.scores import Additive, Dot, General
+from attn_core.seq2seq import (
+    BahdanauDecoder,
+    Encoder,
+    FixedContextDecoder,
+    HardDecoder,
+    LocalMonotonic,
+    LocalPredictive,
+    LuongDecoder,
+    Seq2Seq,
+)
 
 SIZES = {"embed_dim": 5, "hidden_dim": 6}
+
+
+def two_layers(vocab_size, **sizes):
+    return BahdanauDecoder(vocab_size, **sizes, num_layers=2)
+
+
+def luong(vocab_size, *, memory_dim, **sizes):
+    return LuongDecoder(vocab_size, **sizes, memory_dim=memory_dim, score=General(6, memory_dim))
+
+
+def luong_fed(vocab_size, *, memory_dim, **sizes):
+    score = Additive(6, memory_dim, 7)
+    return LuongDecoder(vocab_size, **sizes, memory_dim=memory_dim, score=score, input_feeding=True)
+
+
+def local_m(vocab_size, *, memory_dim, **sizes):
+    score = General(6, memory_dim)
+    return LuongDecoder(vocab_size, **sizes, memory_dim=memory_dim, score=score, window=LocalMonotonic(1))
+
+
+def local_p(vocab_size, *, memory_dim, **sizes):
+    window = LocalPredictive(6, 2)
+    score = General(6, memory_dim)
+    return LuongDecoder(vocab_size, **sizes, memory_dim=memory_dim, score=score, window=window, input_feeding=True)
 
 
 def model(decoder, *, bidirectional=True, dropout=0.0):
@@ -17,7 +51,9 @@ source = torch.tensor([[4, 5, 6, 2, 0], [7, 2, 0, 0, 0], [4, 8, 9, 10, 2]])
 lengths = torch.tensor([4, 2, 5])
 target = torch.tensor([[1, 4, 5, 6], [1, 7, 8, 0], [1, 9, 10, 11]])
 
-both = pytest.mark.parametrize("decoder", [FixedContextDecoder, BahdanauDecoder])
+attending = [BahdanauDecoder, two_layers, HardDecoder, luong, luong_fed, local_m, local_p]
+each = pytest.mark.parametrize("decoder", [FixedContextDecoder, *attending])
+soft = pytest.mark.parametrize("decoder", [FixedContextDecoder, BahdanauDecoder, two_layers, luong, luong_fed, local_p])
 ways = pytest.mark.parametrize("bidirectional", [False, True])
 
 
@@ -40,7 +76,7 @@ def test_the_backward_state_has_read_the_sentence_but_not_its_padding():
     assert torch.equal(encoder(source, lengths).final, encoder(longer, lengths).final)
 
 
-@both
+@each
 @ways
 def test_step_by_step_equals_the_whole_target(decoder, bidirectional):
     seq2seq = model(decoder, bidirectional=bidirectional).eval()
@@ -52,7 +88,7 @@ def test_step_by_step_equals_the_whole_target(decoder, bidirectional):
         assert torch.allclose(logits, whole[:, t], atol=1e-6)
 
 
-@both
+@each
 def test_padding_never_matters_and_the_future_never_moves_the_past(decoder):
     seq2seq = model(decoder)
     whole = seq2seq(source, lengths, target)
@@ -66,7 +102,7 @@ def test_padding_never_matters_and_the_future_never_moves_the_past(decoder):
     assert not torch.allclose(changed[:, 3], whole[:, 3])
 
 
-@both
+@each
 def test_select_reorders_a_state(decoder):
     seq2seq = model(decoder).eval()
     _, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
@@ -74,8 +110,39 @@ def test_select_reorders_a_state(decoder):
     logits, _ = seq2seq.step(target[:, 1], state)
     chosen, after = seq2seq.step(target[rows, 1], state.select(rows))
     assert torch.allclose(chosen, logits[rows], atol=1e-6)
-    if decoder is BahdanauDecoder:
-        assert after.weights[0, 4] > 0 and after.weights[1, 4] == 0
+    if decoder is not FixedContextDecoder:
+        before = seq2seq.step(target[:, 1], state)[1].weights
+        assert torch.allclose(after.weights, before[rows], atol=1e-6)
+        assert not torch.equal(logits[rows], logits)
+
+
+def test_the_layers_of_a_stack_feed_each_other():
+    """Two layers against torch's own GRU, with the attention's context given."""
+    seq2seq = model(two_layers).double().eval()
+    decoder = seq2seq.decoder
+    stacked = torch.nn.GRU(5 + 12, 6, num_layers=2).double()
+    for i, cell in enumerate(decoder.cells):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(stacked, f"{name}_l{i}").data.copy_(getattr(cell, name))
+    state = seq2seq.start(source, lengths)
+    assert [tuple(layer.shape) for layer in state.hidden] == [(3, 6), (3, 6)]
+    _, after = seq2seq.step(target[:, 0], state)
+    context = (after.weights[..., None] * state.memory.states).sum(1)
+    inputs = torch.cat([decoder.embedding(target[:, 0]), context], dim=-1)
+    _, expected = stacked(inputs[None], torch.stack(state.hidden))
+    assert torch.allclose(torch.stack(after.hidden), expected, atol=1e-12)
+    score = decoder.score(state.hidden[1][:, None], state.memory.states)[:, 0]  # the top layer asks
+    weights = torch.softmax(score.masked_fill(~state.memory.mask, -torch.inf), dim=-1)
+    assert torch.allclose(after.weights, weights, atol=1e-12)
+
+
+def test_a_stacked_encoder_hands_over_its_top_layer():
+    encoder = Encoder(11, **SIZES, num_layers=2)
+    memory = encoder(source, lengths)
+    for i, length in enumerate(lengths.tolist()):
+        states, _ = encoder.rnn(encoder.embedding(source[i : i + 1, :length]))
+        assert torch.allclose(memory.states[i, :length], states[0], atol=1e-6)
+        assert torch.allclose(memory.final[i], torch.cat([states[0, -1, :6], states[0, 0, 6:]]), atol=1e-6)
 
 
 def test_bahdanau_by_hand():
@@ -90,7 +157,7 @@ def test_bahdanau_by_hand():
         alpha = torch.softmax(torch.stack([v @ torch.tanh(w @ s + u @ h) for h in states]), dim=0)
         c = sum(a * h for a, h in zip(alpha, states, strict=True))
         y = decoder.embedding.weight[target[i, 0]]
-        s_next = decoder.cell(torch.cat([y, c])[None], s[None])[0]
+        s_next = decoder.cells[0](torch.cat([y, c])[None], s[None])[0]
         readout = decoder.output.hidden(torch.cat([s_next, c, y]))
         maxout = torch.maximum(readout[0::2], readout[1::2])
         expected = decoder.output.logits.weight @ maxout + decoder.output.logits.bias
@@ -99,14 +166,21 @@ def test_bahdanau_by_hand():
         assert not state.weights[i, length:].any()
 
 
-def test_attention_is_captured_and_sums_to_one():
-    seq2seq = model(BahdanauDecoder).eval()
+@pytest.mark.parametrize("decoder", attending)
+def test_attention_is_captured_and_sums_to_one(decoder):
+    seq2seq = model(decoder).eval()
     with capture_attention(seq2seq) as maps:
         seq2seq(source, lengths, target)
     assert list(maps) == ["decoder"]
     (weights,) = maps["decoder"]
     assert weights.shape == (3, 1, 4, 5)
-    assert torch.allclose(weights.sum(-1), torch.ones(3, 1, 4))
+    total = weights.sum(-1)
+    if decoder is local_p:  # the Gaussian only takes away
+        assert (total > 0).all() and (total < 1).all()
+    elif decoder is local_m:  # the last word of the short sentence sees nothing of it
+        assert torch.allclose(total[:, 0], torch.tensor([[1.0] * 4, [1.0, 1.0, 1.0, 0.0], [1.0] * 4]))
+    else:
+        assert torch.allclose(total, torch.ones(3, 1, 4))
     assert not weights[1, :, :, 2:].any()
     with capture_attention(seq2seq) as steps:
         state = seq2seq.start(source, lengths)
@@ -123,7 +197,7 @@ def test_no_attention_no_weights():
     assert maps == {}
 
 
-@both
+@soft
 @ways
 def test_every_parameter_learns_and_gradients_are_right(decoder, bidirectional):
     seq2seq = model(decoder, bidirectional=bidirectional).double()
@@ -143,7 +217,7 @@ def test_every_parameter_learns_and_gradients_are_right(decoder, bidirectional):
     assert (values[0] - values[1]) / 2e-6 == pytest.approx(slope.item(), rel=1e-4)
 
 
-@both
+@each
 def test_dropout_acts_in_training_only(decoder):
     seq2seq = model(decoder, dropout=0.5)
     assert not torch.equal(seq2seq.encoder(source, lengths).states, seq2seq.encoder(source, lengths).states)
@@ -153,9 +227,21 @@ def test_dropout_acts_in_training_only(decoder):
     assert torch.equal(seq2seq(source, lengths, target), seq2seq(source, lengths, target))
 
 
+def test_dropout_acts_between_layers_too():
+    """Words embedded as zeros leave dropout nothing else to act on."""
+    for num_layers, same in ((1, True), (2, False)):
+        encoder = Encoder(11, **SIZES, num_layers=num_layers, dropout=0.5)
+        decoder = BahdanauDecoder(13, **SIZES, memory_dim=12, num_layers=num_layers, dropout=0.5)
+        for module in (encoder, decoder):
+            torch.nn.init.zeros_(module.embedding.weight)
+        memory = encoder(source, lengths)
+        assert torch.equal(memory.states, encoder(source, lengths).states) == same
+        assert torch.equal(decoder(memory, target), decoder(memory, target)) == same
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@both
+@each
 def test_the_same_on_a_gpu(decoder):
     seq2seq = model(decoder).eval()
     expected = seq2seq(source, lengths, target)
@@ -172,6 +258,20 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: BahdanauDecoder(5, **SIZES, memory_dim=0), "memory_dim: expected an integer of at least 1, got 0"),
         (lambda: FixedContextDecoder(5, **SIZES, memory_dim=2.0), "memory_dim: expected an integer .* got 2.0"),
         (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, score_dim=0), "hidden_dim: expected an integer"),
+        (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, num_layers=0), "num_layers: expected an integer"),
+        (lambda: Encoder(5, **SIZES, num_layers=0), "num_layers: expected an integer of at least 1, got 0"),
+        (lambda: LocalMonotonic(0), "half_width: expected an integer of at least 1, got 0"),
+        (lambda: LocalPredictive(0, 2), "hidden_dim: expected an integer of at least 1, got 0"),
+        (lambda: LocalPredictive(4, 2.5), "half_width: expected an integer of at least 1, got 2.5"),
+        (lambda: model(luong)(source, lengths, target[0]), "target: expected an integer tensor with 2 axes"),
+        (
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=Dot()))(source, lengths, target),
+            "queries: expected size 12 on the last axis, got 6",
+        ),
+        (
+            lambda: model(luong).step(target[:2, 0], model(luong).start(source, lengths)),
+            "tokens: expected a batch of 3, as the source's, got 2",
+        ),
         (lambda: model(BahdanauDecoder)(source.float(), lengths, target), "source: expected an integer tensor"),
         (lambda: model(BahdanauDecoder)(source[0], lengths, target), "source: .* with 2 axes, got .* shape \\(5,\\)"),
         (lambda: model(BahdanauDecoder)(source, lengths, target[0]), "target: expected an integer tensor with 2 axes"),

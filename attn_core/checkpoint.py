@@ -1,0 +1,192 @@
+"""Checkpoints: one file that is whole or not there at all, and from which training goes on bit for bit.
+
+The file is in the safetensors format: tensors, and JSON in its metadata. Loading it runs no code, as a pickle's would.
+A checksum covers both, so that a file damaged anywhere is refused. ``save`` and ``load`` know nothing of training;
+``training_state`` makes named tensors of it, and ``restore`` puts them back.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from attn_core.contract import kind
+
+FORMAT = "attn_core checkpoint 1"
+ADAM = ("step", "exp_avg", "exp_avg_sq")
+"""What Adam keeps of each parameter."""
+
+
+class Checkpoint(NamedTuple):
+    """Named ``tensors``, the ``settings`` they were made under, and ``progress``, the rest; both in JSON's types."""
+
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any]
+    progress: Mapping[str, Any]
+
+
+def save(path: Path | str, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, in the place of an older one if there is one.
+
+    A process killed in the middle, or a power cut, leaves the old file or the new one, and at worst
+    ``NAME.partial`` beside it, which the next ``save`` writes over. Tensors may share memory: each is written in full.
+
+    Raises:
+        OSError: the file cannot be written; an older one is left as it was.
+    """
+    path = Path(path)
+    tensors = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in checkpoint.tensors.items()
+    }
+    # float: NumPy's numbers and scalar tensors
+    text = json.dumps({"settings": checkpoint.settings, "progress": checkpoint.progress}, default=float)
+    metadata = {"format": FORMAT, "text": text, "checksum": _checksum(tensors, text)}
+    content = safetensors.torch.save(tensors, metadata)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # before the rename: else a power cut could leave the new name on an empty file
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    _sync_folder(path.parent)
+
+
+def load(path: Path | str) -> Checkpoint:
+    """Read what ``save`` wrote; the tensors are on the CPU.
+
+    Raises:
+        ValueError: the file is no checkpoint, or it is damaged or cut short; the message names it.
+        OSError: it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        tensors = safetensors.torch.load(content)
+    except SafetensorError as error:
+        raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: {error}") from None
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    metadata = header.get("__metadata__") or {}
+    if metadata.get("format") != FORMAT:
+        found = metadata.get("format", "another safetensors file")
+        raise ValueError(f"checkpoint: expected a file of format {FORMAT!r}, got {path}: {found}")
+    text = metadata.get("text", "")
+    if metadata.get("checksum") != _checksum(tensors, text):
+        raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: its checksum does not fit its content")
+    return Checkpoint(tensors, **json.loads(text))
+
+
+def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint | None:
+    """Read what ``save`` wrote under these very settings; None where there is no file.
+
+    Raises:
+        ValueError: as ``load``; or the file was written under other settings: the message names what differs.
+        OSError: the file cannot be read.
+    """
+    if not Path(path).exists():
+        return None
+    saved = load(path)
+    names = {**saved.settings, **settings}
+    pairs = [(name, saved.settings.get(name, "nothing"), settings.get(name, "nothing")) for name in names]
+    wrong = [f"{name}: expected {have}, got {now}" for name, have, now in pairs if have != now]
+    if wrong:
+        more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+        raise ValueError(f"checkpoint: {path} is of another run; {'; '.join(wrong[:5])}{more}")
+    return saved
+
+
+def training_state(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
+    """What a step changes, by name: the model's parameters and buffers, what Adam keeps, the random states.
+
+    Raises:
+        ValueError: the model's state holds something that is not a tensor.
+    """
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"model: expected a state of tensors, got {kind(value)} for {name}")
+    for name, parameter in model.named_parameters():
+        # A parameter that has had no gradient yet has no state.
+        tensors |= {f"adam/{key}/{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
+    return tensors | _random_state()
+
+
+def restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Adam) -> None:
+    """Put back what ``training_state`` gave, into a model of the same names and shapes, on whatever device.
+
+    The generator of a device that was not there keeps its state.
+    """
+    model.load_state_dict(_under("model/", tensors))
+    kept = {key: _under(f"adam/{key}/", tensors) for key in ADAM}
+    state = {}
+    for index, (name, parameter) in enumerate(model.named_parameters()):
+        if name in kept["step"]:
+            # In the parameter's own memory layout: fused Adam goes through both side by side.
+            moments = {key: torch.empty_like(parameter).copy_(kept[key][name]) for key in ADAM[1:]}
+            state[index] = {"step": kept["step"][name], **moments}
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    _restore_random_state(tensors)
+
+
+@contextmanager
+def own_randomness(seed: int) -> Iterator[None]:
+    """Seed every device's generator, and give the caller's states back afterwards."""
+    callers = _random_state()
+    try:
+        torch.manual_seed(seed)
+        yield
+    finally:
+        _restore_random_state(callers)
+
+
+def _random_state() -> dict[str, Tensor]:
+    states = {"random/cpu": torch.get_rng_state()}
+    for index in range(torch.cuda.device_count()):
+        states[f"random/cuda/{index}"] = torch.cuda.get_rng_state(index)
+    if torch.backends.mps.is_available():
+        states["random/mps"] = torch.mps.get_rng_state()
+    return states
+
+
+def _restore_random_state(tensors: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["random/cpu"])
+    for index in range(torch.cuda.device_count()):
+        if f"random/cuda/{index}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"random/cuda/{index}"], index)
+    if torch.backends.mps.is_available() and "random/mps" in tensors:
+        torch.mps.set_rng_state(tensors["random/mps"])
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """A CRC-32 of the text and of every tensor's name, dtype, shape and bytes."""
+    checksum = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        checksum = zlib.crc32(f"{name} {kind(tensors[name])}".encode(), checksum)
+        checksum = zlib.crc32(tensors[name].flatten().view(torch.uint8).numpy().data, checksum)
+    return f"{checksum:08x}"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in the folder outlast a power cut; Windows has no such call."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,32 @@
+"""Sequence to sequence with recurrent networks: an encoder, and decoders without attention and with many kinds.
+
+A decoder reads the encoder's ``Memory`` and works one token at a time: ``start(memory)`` gives its first state, and
+``step(tokens, state)`` the scores of the next token and the next state. Training runs the same arithmetic over a
+whole target at once.
+"""
+
+from attn_core.seq2seq.bahdanau import BahdanauDecoder, BahdanauState
+from attn_core.seq2seq.decoder import DeepOutput, State
+from attn_core.seq2seq.encoder import Encoder, Memory
+from attn_core.seq2seq.fixed import FixedContextDecoder, FixedContextState
+from attn_core.seq2seq.hard import HardDecoder, reinforce_loss
+from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder, LuongState
+from attn_core.seq2seq.model import Seq2Seq
+
+__all__ = [
+    "BahdanauDecoder",
+    "BahdanauState",
+    "DeepOutput",
+    "Encoder",
+    "FixedContextDecoder",
+    "FixedContextState",
+    "HardDecoder",
+    "LocalMonotonic",
+    "LocalPredictive",
+    "LuongDecoder",
+    "LuongState",
+    "Memory",
+    "Seq2Seq",
+    "State",
+    "reinforce_loss",
+]

@@ -1,0 +1,79 @@
+"""The encoder: a recurrent network that reads the source, and the memory that it leaves."""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from attn_core import masks
+from attn_core.contract import check_size
+from attn_core.seq2seq.tokens import check_tokens, embedding
+
+
+class Memory(NamedTuple):
+    """What an encoder hands to a decoder: ``states (B, S, C)``, ``final (B, C)`` and ``mask (B, S)``."""
+
+    states: Tensor
+    final: Tensor
+    mask: Tensor
+
+    def select(self, rows: Tensor) -> "Memory":
+        """These rows of the batch."""
+        return Memory(self.states[rows], self.final[rows], self.mask[rows])
+
+
+class Encoder(nn.Module):
+    """A GRU that reads the source one way or both, and stops at each sentence's own end.
+
+    ``hidden_dim`` is the size per direction, so the memory's size C is ``hidden_dim`` one-way and twice that
+    two-way. With more layers, the memory is the top one's. Batches are packed by length: padding is never read, and
+    ``final`` is the state at the last true token (forwards) and at the first (backwards). ``dropout`` acts on the
+    embedded words, and between layers.
+
+    Source: Cho et al. 2014, section 2.2; Bahdanau et al. 2015, section 3.2 (both ways).
+
+    Raises:
+        ValueError: a size below 1; in use, a source or lengths of another kind or shape, or an empty sentence.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        embed_dim: int,
+        hidden_dim: int,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_size("vocab_size", vocab_size)
+        check_size("embed_dim", embed_dim)
+        check_size("hidden_dim", hidden_dim)
+        check_size("num_layers", num_layers)
+        self.embedding = embedding(vocab_size, embed_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.rnn = nn.GRU(
+            embed_dim,
+            hidden_dim,
+            num_layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout if num_layers > 1 else 0.0,
+        )
+        self.memory_dim = hidden_dim * (2 if bidirectional else 1)
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Memory:
+        """Read ``source (B, S)`` of token ids, each row true up to its entry in ``lengths (B,)``."""
+        check_tokens("source", source, self.embedding.num_embeddings, axes=2)
+        mask = masks.valid(lengths, source.shape[1])
+        if mask.shape != source.shape:
+            raise ValueError(f"lengths: expected shape ({source.shape[0]},), got {tuple(lengths.shape)}")
+        if not bool(mask.any(-1).all()):
+            raise ValueError("lengths: expected at least one token in every sentence, got a length of 0")
+        embedded = self.dropout(self.embedding(source))
+        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed_states, final = self.rnn(packed)
+        states, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=source.shape[1])
+        top = final[-2:] if self.rnn.bidirectional else final[-1:]
+        return Memory(states, top.transpose(0, 1).flatten(1), mask)

@@ -1,0 +1,119 @@
+"""Hard attention: one source word at a time, drawn by chance while learning."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core.data import Batch, Vocab
+from attn_core.mechanisms.dense import masked_softmax
+from attn_core.seq2seq.bahdanau import BahdanauDecoder, BahdanauState
+from attn_core.seq2seq.encoder import Memory
+
+
+class Draws(NamedTuple):
+    """What a sampled pass over a target gives.
+
+    ``logits (B, T, V)`` of the target; ``places (B, T)``, which source word was drawn for each; the
+    ``log_probability (B, T)`` of each draw, in nats, which passes gradients to the scores; ``entropy (B, T)``, in nats,
+    of what it was drawn from.
+    """
+
+    logits: Tensor
+    places: Tensor
+    log_probability: Tensor
+    entropy: Tensor
+
+
+class HardDecoder(BahdanauDecoder):
+    """Bahdanau's decoder with the context of *one* source word instead of a mean of all.
+
+    Called like any decoder it takes the word of greatest weight, and gives the same result each time; the choice
+    passes no gradient. ``draw`` chooses by chance, in proportion to the weights, and gives what learning by
+    ``reinforce_loss`` needs. The weights that it shows are 1 for the chosen word, 0 for the others.
+
+    Source: Xu et al. 2015, section 4.1.
+
+    Raises:
+        ValueError: as ``BahdanauDecoder``.
+    """
+
+    def draw(self, memory: Memory, target: Tensor) -> Draws:
+        """A pass over ``target (B, T)`` with one source word drawn for each of its words."""
+        embedded = self._embed_target(target, len(memory.mask))
+        state = self.start(memory)
+        hiddens, contexts, probabilities, places = [], [], [], []
+        for token in embedded.unbind(1):
+            probability = self._probability(state)
+            # In float32: drawn from half precision, a small weight might never come.
+            place = torch.multinomial(probability.detach().float(), 1)[:, 0]
+            context, weights = self._look_at(place, state)
+            state = self._read(token, context, weights, state)
+            hiddens.append(state.hidden[-1])
+            contexts.append(context)
+            probabilities.append(probability.float())
+            places.append(place)
+        logits = self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
+        probability = torch.stack(probabilities, dim=1)
+        # A word that is masked has probability 0, and 0 · log 0 is to be 0, its gradient too.
+        logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
+        drawn = torch.stack(places, dim=1)
+        log_probability = logs.gather(-1, drawn[..., None])[..., 0]
+        return Draws(logits, drawn, log_probability, -(probability * logs).sum(-1))
+
+    def _attend(self, state: BahdanauState) -> tuple[Tensor, Tensor]:
+        return self._look_at(self._probability(state).argmax(-1), state)
+
+    def _probability(self, state: BahdanauState) -> Tensor:
+        """With what probability ``(B, S)`` each source word is drawn."""
+        scores = self.score.score(state.hidden[-1][:, None], state.keys)
+        return masked_softmax(scores, state.memory.mask[:, None])[:, 0]
+
+    def _look_at(self, place: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor]:
+        """The states ``(B, C)`` at ``place (B,)``, and the weights ``(B, S)`` that say so."""
+        states = state.memory.states
+        context = states[torch.arange(len(place), device=place.device), place]
+        return context, functional.one_hot(place, states.shape[1]).to(states.dtype)
+
+
+def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, entropy_weight: float = 0.01) -> Tensor:
+    """What hard attention learns from, a scalar in nats per target token: for ``fit(…, loss=reinforce_loss)``.
+
+    The cross-entropy of the words, given the draws, teaches everything but where to look, which no gradient reaches.
+    REINFORCE teaches that: a draw becomes likelier by as much as it made words likelier than looking at the places of
+    greatest weight did. With ``discount`` 1 it answers for all words from its own on, which is unbiased and noisy;
+    with 0 for its own word alone; in between, words count less by that factor for each step. Entropy, weighed by
+    ``entropy_weight``, keeps other places in play.
+
+    Raises:
+        ValueError: the model's decoder is not a ``HardDecoder``, a ``discount`` outside [0, 1], a negative weight.
+
+    Source: Xu et al. 2015, section 4.1; Williams 1992. The baseline, the model's own best guess instead of a running
+    mean, is that of Rennie et al. 2017.
+    """
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(decoder, HardDecoder):
+        raise ValueError(f"model: expected a HardDecoder as its decoder, got {type(decoder).__name__}")
+    if not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount: expected a number from 0 to 1, got {discount}")
+    if not entropy_weight >= 0.0:
+        raise ValueError(f"entropy_weight: expected a number of at least 0, got {entropy_weight}")
+    memory = model.encoder(batch.source, batch.source_lengths)  # type: ignore[operator]
+    draws = decoder.draw(memory, batch.target_in)
+    words = _log_probability(draws.logits, batch.target_out)
+    with torch.no_grad():
+        gain = words - _log_probability(decoder(memory, batch.target_in), batch.target_out)
+        for step in range(gain.shape[1] - 2, -1, -1):
+            gain[:, step] += discount * gain[:, step + 1]
+    true = batch.target_out != Vocab.PAD
+    taught = words + (gain * draws.log_probability + entropy_weight * draws.entropy) * true
+    return -taught.sum() / true.sum()
+
+
+def _log_probability(logits: Tensor, target: Tensor) -> Tensor:
+    """Of each target word ``(B, T)``, in nats; 0 for padding."""
+    losses = functional.cross_entropy(
+        logits.flatten(0, 1).float(), target.flatten(), ignore_index=Vocab.PAD, reduction="none"
+    )
+    return -losses.view_as(target)

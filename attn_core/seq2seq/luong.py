@@ -1,0 +1,181 @@
+"""Luong's decoder: the state that has read the last word asks the source; globally, or within a window."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.capture import is_captured, record
+from attn_core.contract import check_size
+from attn_core.mechanisms.dense import attend
+from attn_core.scores import Additive, Dot, General
+from attn_core.seq2seq.decoder import Decoder
+from attn_core.seq2seq.encoder import Memory
+
+
+class LocalMonotonic(nn.Module):
+    """The window of *local-m*: target word t looks at source words t − D to t + D, where D is ``half_width``.
+
+    Source: Luong et al. 2015, section 3.2.
+
+    Raises:
+        ValueError: ``half_width`` below 1.
+    """
+
+    def __init__(self, half_width: int) -> None:
+        super().__init__()
+        check_size("half_width", half_width)
+        self.half_width = half_width
+
+    def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
+        """Which source words may be seen, ``(B, T, S)`` boolean, and by what the weights are multiplied, if at all.
+
+        Shapes: ``queries (B, T, D)``, the first of them for target word ``position`` (from 0); ``mask (B, S)``. A
+        window wholly past the end of its sentence is empty.
+        """
+        centre = torch.arange(position, position + queries.shape[1], device=queries.device)[:, None]
+        distance = torch.arange(mask.shape[1], device=queries.device) - centre
+        return mask[:, None] & (distance.abs() <= self.half_width), None
+
+
+class LocalPredictive(nn.Module):
+    """The window of *local-p*: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
+
+    p lies between 0 and the sentence's length, <eos> counted; the standard deviation is half of ``half_width``. A
+    window alone passes no gradient to p, since its edges jump; the Gaussian is what p is learned through.
+
+    Source: Luong et al. 2015, eq. 9 and 10.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+
+    def __init__(self, hidden_dim: int, half_width: int) -> None:
+        super().__init__()
+        check_size("hidden_dim", hidden_dim)
+        check_size("half_width", half_width)
+        self.half_width = half_width
+        self.hidden = nn.Linear(hidden_dim, hidden_dim, bias=False)
+        self.position = nn.Linear(hidden_dim, 1, bias=False)
+
+    def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
+        """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
+        share = torch.sigmoid(self.position(torch.tanh(self.hidden(queries)))[..., 0])
+        return mask.sum(-1, keepdim=True) * share
+
+    def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
+        """As ``LocalMonotonic``; the weights are multiplied by the Gaussian ``(B, T, S)``."""
+        distance = torch.arange(mask.shape[1], device=queries.device) - self.centre(queries, mask)[..., None]
+        gaussian = torch.exp(-2 * (distance / self.half_width) ** 2)  # exp(−d²/2σ²) with σ = half_width / 2
+        return mask[:, None] & (distance.abs() <= self.half_width), gaussian
+
+
+class LuongState(NamedTuple):
+    """What a step needs, and what the last one looked at.
+
+    ``hidden (B, D)`` of the GRU, ``attentional (B, D)`` of the read-out, the memory with its keys prepared once
+    ``(B, S, ·)``, the last ``weights (B, S)``, and the ``position`` of the next target word, from 0.
+    """
+
+    hidden: Tensor
+    attentional: Tensor
+    memory: Memory
+    keys: Tensor
+    weights: Tensor
+    position: int
+
+    def select(self, rows: Tensor) -> "LuongState":
+        """These rows of the batch."""
+        hidden, attentional, keys, weights = (x[rows] for x in (self.hidden, self.attentional, self.keys, self.weights))
+        return LuongState(hidden, attentional, self.memory.select(rows), keys, weights, self.position)
+
+
+class LuongDecoder(Decoder):
+    """A GRU decoder that asks the source *after* it has read the last word.
+
+    The query is the current hidden state; what it finds goes to the read-out, tanh(W [context; state]), and not into
+    the GRU. So without input feeding the GRU runs over a whole target at once and all its queries are answered
+    together. With ``input_feeding`` the read-out enters the GRU at the next step, which tells it where it has looked,
+    and a target is then read word by word.
+
+    ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` where these are
+    equal, ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, which the paper calls concat. ``window`` limits
+    the view; without one attention is global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
+
+    Source: Luong et al. 2015, section 3; input feeding: section 3.3. Its networks are LSTMs; ours are GRUs.
+
+    Raises:
+        ValueError: a size below 1; in use, tokens of another kind or shape, or a score for other sizes.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        embed_dim: int,
+        hidden_dim: int,
+        memory_dim: int,
+        score: Dot | General | Additive,
+        window: LocalMonotonic | LocalPredictive | None = None,
+        input_feeding: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(vocab_size, embed_dim=embed_dim, hidden_dim=hidden_dim, memory_dim=memory_dim, dropout=dropout)
+        self.score = score
+        self.window = window
+        self.input_feeding = input_feeding
+        self.rnn = nn.GRU(embed_dim + (hidden_dim if input_feeding else 0), hidden_dim, batch_first=True)
+        self.attentional = nn.Linear(memory_dim + hidden_dim, hidden_dim, bias=False)
+        self.logits = nn.Linear(hidden_dim, vocab_size)
+
+    def start(self, memory: Memory) -> LuongState:
+        """The state before the first token; the keys are prepared here, once."""
+        hidden = self._first_hidden(memory)
+        weights = memory.states.new_zeros(memory.mask.shape)
+        keys = self.score.prepare(memory.states)
+        return LuongState(hidden, torch.zeros_like(hidden), memory, keys, weights, position=0)
+
+    def step(self, tokens: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
+        """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
+        embedded = self._embed_step(tokens, len(state.memory.mask))
+        attentional, weights, state = self._advance(embedded[:, None], state)
+        if is_captured(self):
+            record(self, weights[:, None])
+        return self.logits(attentional[:, 0]), state
+
+    def forward(self, memory: Memory, target: Tensor) -> Tensor:
+        """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
+        embedded, state = self._embed_target(target, len(memory.mask)), self.start(memory)
+        pieces = embedded.split(1, dim=1) if self.input_feeding else [embedded]
+        attentionals, maps = [], []
+        for piece in pieces:
+            attentional, weights, state = self._advance(piece, state)
+            attentionals.append(attentional)
+            maps.append(weights)
+        if is_captured(self):
+            record(self, torch.cat(maps, dim=1)[:, None])
+        return self.logits(torch.cat(attentionals, dim=1))
+
+    def _advance(self, embedded: Tensor, state: LuongState) -> tuple[Tensor, Tensor, LuongState]:
+        """Read ``embedded (B, T, E)``, where T is 1 with input feeding; give the read-out and the weights of each."""
+        if self.input_feeding:
+            embedded = torch.cat([embedded, state.attentional[:, None]], dim=-1)
+        queries, hidden = self.rnn(embedded, state.hidden[None].contiguous())
+        context, weights = self._attend(queries, state)
+        attentional = self.dropout(torch.tanh(self.attentional(torch.cat([context, queries], dim=-1))))
+        position = state.position + embedded.shape[1]
+        state = LuongState(hidden[0], attentional[:, -1], state.memory, state.keys, weights[:, -1], position)
+        return attentional, weights, state
+
+    def _attend(self, queries: Tensor, state: LuongState) -> tuple[Tensor, Tensor]:
+        """The contexts ``(B, T, C)`` that queries ``(B, T, D)`` find, and the weights ``(B, T, S)``."""
+        states, mask = state.memory.states, state.memory.mask
+        scores = self.score.score(queries, state.keys)
+        if self.window is None:
+            return attend(scores, states, mask[:, None])
+        seen, factor = self.window(queries, mask, state.position)
+        context, weights = attend(scores, states, seen)
+        if factor is None:
+            return context, weights
+        weights = weights * factor
+        return weights.to(states.dtype) @ states, weights

@@ -1,0 +1,35 @@
+"""An encoder and a decoder as one model."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from attn_core.seq2seq.bahdanau import BahdanauDecoder
+from attn_core.seq2seq.decoder import State
+from attn_core.seq2seq.encoder import Encoder
+from attn_core.seq2seq.fixed import FixedContextDecoder
+from attn_core.seq2seq.luong import LuongDecoder
+
+
+class Seq2Seq(nn.Module):
+    """An encoder and a decoder, trained together.
+
+    Source: Sutskever et al. 2014; Cho et al. 2014.
+    """
+
+    def __init__(self, encoder: Encoder, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Logits ``(B, T, V)``: ``source (B, S)`` with ``lengths (B,)``, ``target (B, T)`` beginning with <bos>."""
+        return self.decoder(self.encoder(source, lengths), target)
+
+    def start(self, source: Tensor, lengths: Tensor) -> State:
+        """Read the source; give the decoder's state before the first token."""
+        return self.decoder.start(self.encoder(source, lengths))
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """One step of the decoder: logits ``(B, V)`` after ``tokens (B,)``, and the next of its own states."""
+        return self.decoder.step(tokens, state)

@@ -1,0 +1,276 @@
+"""Real pairs: how they are split into parts, and every way in which the archive can fail to come."""
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from logging.handlers import BufferingHandler
+
+import pooch
+import pytest
+
+from attn_core.data import Corpus, Pair, tatoeba, tatoeba_corpus, tokenize
+
+REAL = os.environ.get("ATTN_CORE_DATA")
+PARTS = ("train", "valid", "test")
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch, tmp_path):
+    """No archive is named, the cache is empty, and no proxy stands before the local server."""
+    monkeypatch.delenv("ATTN_CORE_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+
+# -------------------------------------------------------------------------------------------------- parts
+
+NOUNS = "dog cat cow hen fox owl ant bee rat pig".split()
+
+
+def made_up():
+    """Lines in which most sentences have several translations, on both sides, and some differ in punctuation alone."""
+    lines = []
+    for number, noun in enumerate(NOUNS * 30):
+        lines += [
+            f"The {noun} sees {number}.\tVu {number // 2} fois !",
+            f"The {noun} sees {number}!\tVoit {number} {noun}.",
+        ]
+        lines += [f"The {noun} sees {number}.\tL'{noun} en voit {number}."] * 2
+    return lines
+
+
+def zipped(text, name="fra-eng/fra.txt"):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("fra-eng/_about.txt", "Made up for a test.")
+        archive.writestr(name, text)
+    return content.getvalue()
+
+
+GOOD = zipped("\n".join(made_up()) + "\n")
+
+
+@pytest.fixture
+def local(monkeypatch, tmp_path):
+    """Puts an archive on the disk and names it."""
+
+    def put(content):
+        path = tmp_path / "fra-eng.zip"
+        path.write_bytes(content)
+        monkeypatch.setenv("ATTN_CORE_DATA", str(path))
+        return path
+
+    return put
+
+
+def sentences(pairs):
+    """Both sides of the pairs, without punctuation, by means of their own."""
+    return [" ".join(filter(lambda w: any(map(str.isalnum, w)), side)) for p in pairs for side in (p.source, p.target)]
+
+
+def check_parts(found):
+    """None of valid and test is anywhere twice, and every pair is whole."""
+    held = sentences(found.valid + found.test)
+    assert len(set(held)) == len(held)
+    assert set(held).isdisjoint(sentences(found.train))
+    assert len(set(found.train)) == len(found.train)
+    assert isinstance(found, Corpus) and found.structures == found.pronouns == ()
+    assert all(isinstance(p, Pair) and p.links == frozenset() for part in PARTS for p in getattr(found, part))
+
+
+def test_parts_share_no_sentence(local):
+    local(GOOD)
+    found = tatoeba_corpus(train=400, valid=40, test=50)
+    assert [len(getattr(found, part)) for part in PARTS] == [400, 40, 50]
+    check_parts(found)
+    assert len({p.source for p in found.train}) < 400 > len({p.target for p in found.train})  # several translations
+    lines = {tuple(map(tokenize, line.split("\t"))) for line in made_up()}
+    assert {(p.source, p.target) for part in PARTS for p in getattr(found, part)} <= lines
+
+
+def test_the_seed_decides_and_the_size_of_train_changes_nothing_else(local):
+    local(GOOD)
+    found = tatoeba_corpus(train=300, valid=20, test=30, seed=4)
+    assert tatoeba_corpus(train=300, valid=20, test=30, seed=4) == found
+    other = tatoeba_corpus(train=300, valid=20, test=30, seed=5)
+    assert all(getattr(other, part) != getattr(found, part) for part in PARTS)
+    small = tatoeba_corpus(train=100, valid=20, test=30, seed=4)
+    assert (small.train, small.valid, small.test) == (found.train[:100], found.valid, found.test)
+
+
+def test_none_takes_all_that_is_left(local):
+    local(GOOD)
+    found = tatoeba_corpus(train=None, valid=20, test=30, max_words=5)
+    held = set(sentences(found.valid + found.test))
+    pairs = {Pair(*map(tokenize, line.split("\t"))) for line in made_up()}
+    assert set(found.train) == {p for p in pairs if len(p.target) <= 5 and held.isdisjoint(sentences([p]))}
+    check_parts(found)
+
+
+def test_more_than_the_archive_has(local):
+    local(GOOD)
+    with pytest.raises(ValueError, match=r"train: expected at most 600.* 600 pairs of at most 5 words.*got 601"):
+        tatoeba_corpus(train=601, valid=0, test=0, max_words=5)
+    assert len(tatoeba_corpus(train=600, valid=0, test=0, max_words=5).train) == 600
+    with pytest.raises(ValueError, match=r"test: expected at most 0.* 0 pairs of at most 4 words.*got 1_?000"):
+        tatoeba_corpus(max_words=4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({name: value} for name in ("train", "valid", "test", "seed") for value in (-1, 1.0, True, "1")),
+        *({name: None} for name in ("valid", "test", "seed", "max_words")),
+        {"max_words": 0},
+    ],
+)
+def test_wrong_arguments(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"^{name}: expected an integer of .*got {wrong[name]!r}"):
+        tatoeba_corpus(**wrong)
+
+
+# ------------------------------------------------------------------------------------------ local archives
+
+
+def test_a_folder_and_a_file_are_the_same(local, monkeypatch):
+    path = local(zipped("Hi you.\tSalut toi.\tsome attribution\r\nGo on.\tVa donc.\n"))
+    found = tatoeba_corpus(train=2, valid=0, test=0)
+    monkeypatch.setenv("ATTN_CORE_DATA", str(path.parent))
+    assert tatoeba_corpus(train=2, valid=0, test=0) == found
+    assert {p.target for p in found.train} == {("salut", "toi", "."), ("va", "donc", ".")}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"no archive at all", "expected a zip archive"),
+        (GOOD[: len(GOOD) // 2], "expected a zip archive"),
+        (GOOD[:200] + bytes([GOOD[200] ^ 255]) + GOOD[201:], "expected a zip archive"),
+        (zipped("a\tb\n", name="fra-eng/deu.txt"), r"expected one member fra.txt, got .*deu.txt"),
+        (zipped("a\tb\nc\td\nno tab\n"), r"fra-eng/fra.txt, line 3: expected .* a tab .*got 'no tab'"),
+        (zipped("a\tb\n \u200b \tb\n"), "fra.txt, line 2: expected an English sentence"),
+        (zipped("a\tb\n\na\tb\n"), "fra.txt, line 2: expected an English sentence.*got ''"),
+        (zipped(""), "fra.txt, line 1: expected an English sentence.*got ''"),
+        (zipped("a\tb\nc\tété\n".encode("latin-1")), r"fra.txt, line 2: expected UTF-8, got b'\\xe9"),
+    ],
+)
+def test_a_bad_archive(local, content, said):
+    path = local(content)
+    with pytest.raises(ValueError, match=said) as caught:
+        tatoeba_corpus(train=1, valid=0, test=0)
+    assert str(path) in str(caught.value) and "Set ATTN_CORE_DATA" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nothing.zip", "."])
+def test_no_archive_there(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("ATTN_CORE_DATA", str(tmp_path / name))
+    with pytest.raises(FileNotFoundError, match=r"ATTN_CORE_DATA=.*expected fra-eng.zip or a folder.*found no .*zip"):
+        tatoeba_corpus()
+
+
+# ----------------------------------------------------------------------------------------------- downloads
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the good archive, a part of it, another one; everything else is a 404."""
+
+    def do_GET(self):  # noqa: N802
+        self.server.requests.append(self.path)
+        answers = {"/good": GOOD, "/truncated": GOOD[:500], "/wrong": zipped("a\tb\n")}
+        if self.path not in answers:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(GOOD) if self.path == "/truncated" else len(answers[self.path])))
+        self.end_headers()
+        self.wfile.write(answers[self.path])
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def served():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.requests = []
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_downloaded_once_and_the_same_as_a_local_copy(monkeypatch, tmp_path, local):
+    said = BufferingHandler(100)
+    monkeypatch.setattr(pooch.get_logger(), "handlers", [said])
+    monkeypatch.setattr(tatoeba, "SHA1", hashlib.sha1(GOOD).hexdigest())
+    with served() as (server, address):
+        monkeypatch.setattr(tatoeba, "ADDRESS", f"{address}/good")
+        found = tatoeba_corpus(train=400, valid=40, test=50)
+    assert tatoeba_corpus(train=400, valid=40, test=50) == found  # the server is gone
+    assert server.requests == ["/good"] and list(files(tmp_path / "cache").values()) == [GOOD]
+    assert said.buffer == [] and pooch.get_logger().level == logging.NOTSET
+    local(GOOD)
+    assert tatoeba_corpus(train=400, valid=40, test=50) == found
+
+
+@pytest.mark.parametrize("cached", [None, b"damaged since"])
+@pytest.mark.parametrize(
+    ("path", "error", "said"),
+    [
+        ("/missing", ConnectionError, "404"),
+        ("/truncated", ConnectionError, "500 bytes read"),
+        ("/wrong", ValueError, hashlib.sha1(GOOD).hexdigest()),
+        (None, ConnectionError, "refused"),
+    ],
+)
+def test_a_failed_download_leaves_the_cache_as_it_was(tmp_path, cached, path, error, said):
+    folder = tmp_path / "cache" / "attn_core"
+    if cached:
+        folder.mkdir(parents=True)
+        (folder / "fra-eng.zip").write_bytes(cached)
+    before = files(tmp_path)
+    with socket.socket() as closed, served() as (_, address):
+        closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        url = f"{address}{path}" if path else f"http://127.0.0.1:{closed.getsockname()[1]}/good"
+        with pytest.raises(error, match=said) as caught:
+            tatoeba._download(url, hashlib.sha1(GOOD).hexdigest())
+        assert str(caught.value).startswith(f"{url}: ") and "Set ATTN_CORE_DATA" in str(caught.value)
+        assert files(tmp_path) == before
+        if cached:  # and a damaged file is noticed, and fetched again
+            found = tatoeba._download(f"{address}/good", hashlib.sha1(GOOD).hexdigest())
+            assert files(tmp_path) == {found: GOOD}
+
+
+def test_importing_the_data_loads_no_downloader():
+    code = "import sys, attn_core.data; assert 'pooch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---------------------------------------------------------------------------------------- the real archive
+
+
+@pytest.mark.skipif(not REAL, reason="ATTN_CORE_DATA names no copy of the archive")
+def test_the_real_archive(monkeypatch):
+    monkeypatch.setenv("ATTN_CORE_DATA", REAL)
+    found = tatoeba_corpus()
+    assert [len(getattr(found, part)) for part in PARTS] == [20_000, 1_000, 1_000]
+    check_parts(found)
+    assert max(len(side) for part in PARTS for p in getattr(found, part) for side in (p.source, p.target)) <= 12
+    assert tatoeba_corpus(train=10) == Corpus(found.train[:10], found.valid, found.test, (), ())

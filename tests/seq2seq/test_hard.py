@@ -1,0 +1,210 @@
+"""Hard attention: its draws against counts, its gradient against the sum over every possible draw."""
+
+import itertools
+from functools import partial
+
+import pytest
+import torch
+
+from attn_core import capture_attention
+from attn_core.data import Batch
+from attn_core.seq2seq import BahdanauDecoder, Encoder, HardDecoder, Seq2Seq, reinforce_loss
+
+source = torch.tensor([[4, 5, 6, 2], [7, 8, 2, 0]])
+lengths = torch.tensor([4, 3])
+target = torch.tensor([[1, 4, 5], [1, 7, 2]])
+SIZES = {"embed_dim": 3, "hidden_dim": 4}
+
+
+def build(decoder=HardDecoder, seed=3):
+    torch.manual_seed(seed)
+    encoder = Encoder(11, embed_dim=3, hidden_dim=2)
+    model = Seq2Seq(encoder, decoder(9, **SIZES, memory_dim=4)).double()
+    for parameter in model.parameters():  # small first weights would leave all places alike
+        parameter.data.mul_(3)
+    return model
+
+
+def batch_of(rows, copies):
+    """A batch of many copies of some sentences."""
+    place = torch.tensor(rows).repeat_interleave(copies)
+    out = torch.tensor([[4, 5, 2], [7, 2, 0]])
+    return Batch(source[place], lengths[place], target[place], out[place], torch.tensor([3, 2])[place])
+
+
+def test_it_looks_at_the_place_of_greatest_weight():
+    hard, soft = build(), build(BahdanauDecoder)
+    memory = hard.encoder(source, lengths)
+    state, same = hard.decoder.start(memory), soft.decoder.start(memory)
+    _, after = soft.decoder.step(target[:, 0], same)
+    place = after.weights.argmax(-1)
+    logits, state = hard.decoder.step(target[:, 0], state)
+    assert torch.equal(state.weights, torch.nn.functional.one_hot(place, 4).double())
+    # Soft attention over that one place alone gives the same step.
+    lone = memory._replace(mask=torch.nn.functional.one_hot(place, 4).bool())
+    expected, _ = soft.decoder.step(target[:, 0], soft.decoder.start(lone))
+    assert torch.allclose(logits, expected, atol=1e-12)
+
+
+def test_draws_come_as_often_as_their_weight():
+    model = build()
+    batch = batch_of([0, 1], 4000)
+    draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
+    _, soft = build(BahdanauDecoder).step(target[:, 0], model.start(source, lengths))
+    for row in range(2):
+        first = draws.places[row * 4000 : (row + 1) * 4000, 0]
+        counts = torch.bincount(first, minlength=4).double() / 4000
+        weights = soft.weights[row]
+        assert (counts - weights).abs().max() < 5 * (weights * (1 - weights) / 4000).sqrt().max()
+        assert counts[lengths[row] :].sum() == 0
+        entropy = -sum(w * w.log() for w in weights if w > 0)
+        chosen = row * 4000
+        assert torch.allclose(draws.entropy[chosen, 0].double(), entropy, atol=1e-6)
+        assert torch.allclose(draws.log_probability[chosen, 0].double(), weights[first[0]].log(), atol=1e-6)
+
+
+def test_a_pass_follows_its_draws():
+    """Told to look where a pass has looked, soft attention gives the same logits."""
+    model, soft = build(), build(BahdanauDecoder)
+    memory = model.encoder(source, lengths)
+    draws = model.decoder.draw(memory, target)
+    state = soft.decoder.start(memory)
+    for t in range(target.shape[1]):
+        lone = torch.nn.functional.one_hot(draws.places[:, t], 4).bool()
+        logits, state = soft.decoder.step(target[:, t], state._replace(memory=memory._replace(mask=lone)))
+        assert torch.allclose(logits, draws.logits[:, t], atol=1e-12)
+
+
+def words_given(model, row, places):
+    """Log-probabilities of the true words of one sentence and of the draws, for given draws."""
+    encoder, decoder = model.encoder, model.decoder
+    memory = encoder(source[[row]], lengths[[row]])
+    state = decoder.start(memory)
+    words = draws = torch.zeros((), dtype=torch.float64)
+    for t, place in enumerate(places):
+        scores = decoder.score(state.hidden[-1][:, None], memory.states)[0, 0]
+        draws = draws + torch.log_softmax(scores[: lengths[row]], dim=0)[place]
+        embedded = decoder.embedding(target[[row], t])
+        context = memory.states[:, place]
+        hidden = decoder.cells[0](torch.cat([embedded, context], dim=-1), state.hidden[0])
+        state = state._replace(hidden=(hidden,))
+        logits = decoder.output(hidden, context, embedded)[0]
+        words = words + torch.log_softmax(logits, dim=0)[batch_of([row], 1).target_out[0, t]]
+    return words, draws
+
+
+def test_reinforce_is_unbiased():
+    """Its mean over many draws is the gradient of the expected loss, summed over all 3 · 3 ways to draw."""
+    model = build()
+    row, steps, copies = 1, 2, 20_000
+    expected_loss = torch.zeros((), dtype=torch.float64)
+    for places in itertools.product(range(3), repeat=steps):
+        words, draws = words_given(model, row, places)
+        expected_loss = expected_loss - draws.exp() * words / steps
+    parameters = dict(model.named_parameters())
+    exact = torch.autograd.grad(expected_loss, list(parameters.values()), allow_unused=True)
+    estimates = []
+    for _ in range(8):
+        loss = reinforce_loss(model, batch_of([row], copies // 8), discount=1.0, entropy_weight=0.0)
+        estimates.append(torch.autograd.grad(loss, list(parameters.values()), allow_unused=True))
+    checked = 0
+    for name, true, *found in zip(parameters, exact, *estimates, strict=True):
+        if true is None:
+            continue
+        samples = torch.stack(found)
+        error = samples.std(0) / 8**0.5
+        assert ((samples.mean(0) - true).abs() <= 6 * error + 1e-7).all(), name
+        checked += name.startswith("decoder.score")
+    assert checked == 3
+
+
+def test_the_scores_learn_from_the_draws_alone():
+    model = build()
+    cross_entropy = torch.nn.functional.cross_entropy
+    draws = model.decoder.draw(model.encoder(source, lengths), target)
+    cross_entropy(draws.logits.flatten(0, 1), target.flatten()).backward()
+    assert all(p.grad is None for p in model.decoder.score.parameters())
+    reinforce_loss(model, batch_of([0, 1], 8)).backward()
+    assert all(p.grad.abs().max() > 0 for p in model.decoder.score.parameters())
+
+
+def test_a_draw_answers_for_its_own_word_or_for_those_after_it_too():
+    """With discount 0 the first draw's gradient does not know the second word; with 1 it does."""
+    model = build()
+    batch = batch_of([0], 64)
+    other = batch_of([0], 64)
+    other.target_out[:, 2] = 8
+
+    def first_step_gradient(batch, discount):
+        torch.manual_seed(5)
+        collected = []
+        original = model.decoder.draw
+
+        def draw(memory, target):
+            draws = original(memory, target)
+            draws.log_probability.retain_grad()
+            collected.append(draws)
+            return draws
+
+        model.decoder.draw = draw
+        reinforce_loss(model, batch, discount=discount, entropy_weight=0.0).backward()
+        del model.decoder.draw
+        return collected[0].log_probability.grad
+
+    for discount, same in ((0.0, True), (1.0, False)):
+        a, b = (first_step_gradient(x, discount)[:, :2] for x in (batch, other))
+        assert torch.equal(a, b) == same
+    full, half = (first_step_gradient(batch, d) for d in (1.0, 0.5))
+    own = first_step_gradient(batch, 0.0)
+    assert torch.allclose(full[:, 0], own[:, 0] + own[:, 1] + own[:, 2], atol=1e-7)
+    assert torch.allclose(half[:, 0], own[:, 0] + 0.5 * own[:, 1] + 0.25 * own[:, 2], atol=1e-7)
+
+
+def test_the_loss_by_its_formula():
+    """Word by word, with the same draws; the second sentence is one word shorter, and its padding counts for nothing."""
+    model = build()
+    batch = batch_of([0, 1], 3)
+    memory = model.encoder(batch.source, batch.source_lengths)
+    torch.manual_seed(4)
+    draws = model.decoder.draw(memory, batch.target_in)
+    best = model.decoder(memory, batch.target_in)
+    total = count = 0.0
+    for b in range(6):
+        length = int(batch.target_lengths[b])
+        for t in range(length):
+            own = [torch.log_softmax(x[b, t], -1)[batch.target_out[b, t]] for x in (draws.logits, best)]
+            gain = sum(
+                0.5 ** (s - t)
+                * (
+                    torch.log_softmax(draws.logits[b, s], -1)[batch.target_out[b, s]]
+                    - torch.log_softmax(best[b, s], -1)[batch.target_out[b, s]]
+                )
+                for s in range(t, length)
+            )
+            total -= own[0] + gain * draws.log_probability[b, t] + 0.3 * draws.entropy[b, t]
+            count += 1
+    torch.manual_seed(4)
+    loss = reinforce_loss(model, batch, discount=0.5, entropy_weight=0.3)
+    assert loss.item() == pytest.approx((total / count).item(), rel=1e-5)
+
+
+def test_its_captured_weights_are_ones_and_zeros():
+    model = build().eval()
+    with capture_attention(model) as maps:
+        model(source, lengths, target)
+    (weights,) = maps["decoder"]
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    assert torch.equal(weights.sum(-1), torch.ones(2, 1, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("loss", "model", "message"),
+    [
+        (reinforce_loss, BahdanauDecoder, "model: expected a HardDecoder as its decoder, got BahdanauDecoder"),
+        (partial(reinforce_loss, discount=1.5), HardDecoder, "discount: expected a number from 0 to 1, got 1.5"),
+        (partial(reinforce_loss, entropy_weight=-1.0), HardDecoder, "entropy_weight: expected .* got -1.0"),
+    ],
+)
+def test_wrong_input_is_named(loss, model, message):
+    with pytest.raises(ValueError, match=message):
+        loss(build(model), batch_of([0], 2))

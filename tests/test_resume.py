@@ -1,0 +1,289 @@
+"""Runs that are stopped, go on, and end as if nothing had been.
+
+Run as a script, this file starts such a run again and again and kills it.
+"""
+
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from attn_core.checkpoint import load
+from attn_core.data import Batches, Vocab, corpus
+from attn_core.seq2seq import Encoder, FixedContextDecoder, Seq2Seq
+from attn_core.train import fit, target_loss
+
+pairs = [p for p in corpus(train=400, valid=0, test=0, structures=0, pronouns=0).train if len(p.target) <= 7][:90]
+source, target = Vocab(p.source for p in pairs), Vocab(p.target for p in pairs)
+
+
+def batches(pairs=pairs, size=6, seed=0):
+    return Batches(pairs, source, target, batch_size=size, seed=seed)
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    encoder = Encoder(len(source), embed_dim=8, hidden_dim=8, dropout=0.3)
+    return Seq2Seq(encoder, FixedContextDecoder(len(target), embed_dim=8, hidden_dim=8, memory_dim=16, dropout=0.3))
+
+
+class Tied(nn.Module):
+    """One tensor under two names, laid out in memory the other way round; a buffer; a parameter that is never used."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.embedding = nn.Embedding(len(target), 6)
+        self.embedding.weight = nn.Parameter(torch.randn(6, len(target)).T)
+        self.dropout = nn.Dropout(0.3)
+        self.output = nn.Linear(6, len(target), bias=False)
+        self.output.weight = self.embedding.weight
+        self.unused = nn.Parameter(torch.randn(2))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, source, lengths, target):
+        self.calls += 1
+        return self.output(self.dropout(self.embedding(target)) * (1 + 0.1 * self.calls))
+
+
+def run(net, path=None, **options):
+    """Eight epochs of 15 steps, with validations that draw random numbers."""
+    settings = {"epochs": 8, "device": "cpu", "checkpoint": path, "checkpoint_every": 3, "progress": False}
+    validation = {"validate": lambda _: {"draw": torch.rand(()).item()}, "validate_every": 7}
+    return fit(net, **({"batches": batches()} | settings | validation | options))
+
+
+class StoppedError(Exception):
+    """What ends a run in the middle, as a kill would."""
+
+
+def stopping_after(steps):
+    calls = count()
+
+    def loss(net, batch):
+        if next(calls) == steps:
+            raise StoppedError
+        return target_loss(net, batch)
+
+    return loss
+
+
+def stopped_run(net, path, steps, **options):
+    with pytest.raises(StoppedError):
+        run(net, path, loss=stopping_after(steps), **options)
+
+
+def assert_same(net, history, other_net, other_history):
+    weights, others = net.state_dict(), other_net.state_dict()
+    assert weights.keys() == others.keys() and all(torch.equal(weights[name], others[name]) for name in weights)
+    assert history.losses == other_history.losses
+    assert drawn(history) == drawn(other_history)
+
+
+def drawn(history):
+    return [(record["step"], record["draw"]) for record in history.validation]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    ("make", "every", "steps", "kept"),
+    [
+        (model, None, 5, 0),  # not one epoch done: from the start
+        (model, None, 31, 30),  # at the end of an epoch
+        (model, 4, 39, 36),  # amid an epoch
+        (model, 7, 21, 21),  # at a validation
+        (Tied, 4, 39, 36),
+    ],
+)
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, make, every, steps, kept, device):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    options = {"epochs": 4, "device": device, "checkpoint_every": every}
+    path = tmp_path / "run.safetensors"
+    never, resumed, finished = make(0), make(1), make(2).eval()
+    expected = run(never, **options)
+    stopped_run(make(0), path, steps, **options)
+    assert len(load(path).tensors["losses"]) == kept
+    assert_same(resumed, run(resumed, str(path), **options), never, expected)
+    assert_same(finished, run(finished, path, loss=stopping_after(0), **options), never, expected)
+    assert not finished.training
+
+
+def test_going_on_leaves_the_callers_randomness(tmp_path):
+    path = tmp_path / "run.safetensors"
+    stopped_run(model(), path, 9)
+    net = model(1)
+    torch.manual_seed(5)
+    run(net, path, epochs=8)
+    after = torch.rand(3)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(3), after)
+
+
+def test_seconds_add_up_over_the_pieces(tmp_path, monkeypatch):
+    ticks = count()
+    monkeypatch.setattr("attn_core.train.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    path = tmp_path / "run.safetensors"
+    stopped_run(model(), path, 11)
+    history = run(model(), path)
+    assert history.seconds == len(history.losses) == 120
+    assert [record["seconds"] for record in history.validation] == [float(step) for step in range(7, 121, 7)]
+    assert run(model(), path) == history
+
+
+SHUFFLED = random.Random(0).sample(pairs, len(pairs))
+OTHERS = [
+    ({"epochs": 2}, "epochs: expected 8, got 2"),
+    ({"learning_rate": 1e-2}, "learning_rate: expected 0.003, got 0.01"),
+    ({"warmup": 0.5}, "warmup: expected 0.05, got 0.5"),
+    ({"clip": 2.0}, "clip: expected 1.0, got 2.0"),
+    ({"seed": 1}, "seed: expected 0, got 1"),
+    ({"precision": torch.bfloat16}, "precision: expected None, got torch.bfloat16"),
+    ({"validate_every": 5}, "validate_every: expected 7, got 5"),
+    ({"validate": None}, "validate_every: expected 7, got None"),
+    ({"batches": batches(size=5)}, "batches' batch_size: expected 6, got 5; batches' number: expected 15, got 18; .*"),
+    ({"batches": batches(seed=1)}, "batches' seed: expected 0, got 1; .*"),
+    ({"batches": batches(pairs[:89])}, r"batches' checksum: expected \d+, got \d+"),
+    ({"batches": batches(SHUFFLED)}, r"batches' checksum: expected \d+, got \d+"),
+    ({"model": model().double()}, r"model's encoder.embedding.weight: expected torch.float32 .*; and \d+ more"),
+    ({"model": model().requires_grad_(False)}, r"model's trained parameters: expected \d+, got 0"),
+    ({"model": Tied()}, "model's trained parameters: .*encoder.embedding.weight: expected .*, got nothing; .*"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), OTHERS, ids=[message.split(":")[0] for _, message in OTHERS])
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, change, message):
+    path = tmp_path / "run.safetensors"
+    stopped_run(model(), path, 4)
+    whole = path.read_bytes()
+    net = change.get("model", model())
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=rf"checkpoint: .*run\.safetensors is of another run; {message}$"):
+        run(net, path, **{name: value for name, value in change.items() if name != "model"})
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    assert path.read_bytes() == whole
+
+
+def test_a_checkpoint_that_cannot_be_used_changes_nothing(tmp_path):
+    path = tmp_path / "run.safetensors"
+    stopped_run(model(), path, 4)
+    path.write_bytes(path.read_bytes()[:-1])
+    net = model()
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=r"checkpoint: expected a whole checkpoint, got .*run\.safetensors"):
+        run(net, path)
+    with pytest.raises(OSError, match=tmp_path.name):
+        run(net, tmp_path)
+    with pytest.raises(OSError, match="missing"):  # at once, not after an epoch
+        run(net, tmp_path / "missing" / "run.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+
+
+def test_a_broken_loss_leaves_the_last_checkpoint(tmp_path):
+    path = tmp_path / "run.safetensors"
+    stopped_run(model(), path, 7)
+    whole, calls = path.read_bytes(), count()
+
+    def broken(net, batch):
+        return target_loss(net, batch) * (math.nan if next(calls) == 2 else 1.0)
+
+    with pytest.raises(FloatingPointError, match="the loss became nan at step 9"):
+        run(model(), path, loss=broken)
+    assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tear(handle):
+    """Only half of the file reaches the disk."""
+    os.ftruncate(handle, os.fstat(handle).st_size // 2)
+    die()
+
+
+def at_call(count, name, instead):
+    """Let ``instead`` stand for the function of ``os`` at this call of it."""
+    calls, original = iter(range(1, count)), getattr(os, name)
+    setattr(os, name, lambda *arguments: (original if next(calls, 0) else instead)(*arguments))
+
+
+def rename_and_die(*names, rename=os.replace):
+    rename(*names)
+    die()
+
+
+MOMENTS = [
+    ("fsync", 1, tear),  # the first file of all: none is there afterwards
+    ("replace", 1, die),
+    ("fsync", 3, tear),
+    ("replace", 2, rename_and_die),
+    ("fsync", 4, die),  # the folder's
+    ("fsync", 5, die),
+]
+
+
+def torment(path):
+    """Kill the run at each of ``MOMENTS``, then after random times, and print how many steps the file holds each time.
+
+    The file must be whole whenever there is one. A fast machine may finish before the last kill.
+    """
+    torch.set_num_threads(1)
+    torch.optim.Adam([torch.zeros(1)])  # imports half of torch: here once, not in every child
+    draw = random.Random(0)
+    steps = []
+    for kill in [*MOMENTS, *(draw.uniform(0, 0.25) for _ in range(12))]:
+        child = os.fork()
+        if child == 0:
+            try:
+                if isinstance(kill, tuple):
+                    name, count, instead = kill
+                    at_call(count, name, instead)
+                run(model(), path)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        if isinstance(kill, float):
+            time.sleep(kill)
+            os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL, (kill, status)
+        steps.append(len(load(path).tensors["losses"]) if path.exists() else -1)
+    print(*steps)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_a_run_killed_at_any_moment_ends_as_one_never_stopped(tmp_path):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        path = tmp_path / "run.safetensors"
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, __file__, str(path)]
+        killed = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert killed.returncode == 0, killed.stderr
+        steps = [int(step) for step in killed.stdout.split()]
+        assert steps[:6] == [-1, -1, 0, 6, 12, 18] and steps == sorted(steps) and len(steps) > 6
+        resumed, never = model(1), model()
+        assert_same(resumed, run(resumed, path), never, run(never))
+    finally:
+        torch.set_num_threads(threads)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+if __name__ == "__main__":
+    torment(Path(sys.argv[1]))
