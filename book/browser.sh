@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes ready for the browser tests: Playwright into .venv, and a Chromium that is on the machine already.
+# Makes ready for the browser tests: Playwright and axe-core into .venv, and a Chromium that is on the machine already.
 cd "$(dirname "$0")/.." || exit 1
 if [ -n "${CHROMIUM:-}" ]; then
     found=$(command -v "$CHROMIUM")
@@ -10,7 +10,7 @@ if [ -z "$found" ]; then
     echo "make: the browser tests need Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
     exit 1
 fi
-.venv/bin/python -c 'import playwright' 2>/dev/null && exit 0
+.venv/bin/python -c 'import axe_playwright_python, playwright' 2>/dev/null && exit 0
 if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-browser.txt >.venv/browser.log 2>&1; then
     echo "make: could not install Playwright: check the network and run it again (details: .venv/browser.log)." >&2
     exit 1

@@ -16,6 +16,14 @@ logger = logging.getLogger(__name__)
 
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
+# What Sphinx and MyST-NB write into a page, and what a screen reader needs there instead.
+MENDED = {
+    # ARIA has withdrawn the role, and the list that Sphinx puts around the entries may hold list items only.
+    'role="doc-biblioentry"': 'role="listitem"',
+    # The label hides what the line says itself: "Show code cell source".
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+}
+
 
 def _is_unused(script: Any) -> bool:
     """Whether a script serves live kernels only: Thebe's (which names a CDN even when off) and widget state."""
@@ -30,6 +38,14 @@ def drop_unused_scripts(
 ) -> None:
     """Remove from a page the scripts that only a live kernel would use."""
     context["script_files"] = [script for script in context["script_files"] if not _is_unused(script)]
+
+
+def mend_for_screen_readers(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Replace in a page's body the markup that misleads screen readers (see MENDED)."""
+    for wrong, right in MENDED.items():
+        context["body"] = context.get("body", "").replace(wrong, right)
 
 
 def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -113,5 +129,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_directive("recorded-heatmap", RecordedHeatmap)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", mend_for_screen_readers)
     app.connect("doctree-resolved", warn_without_alt)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

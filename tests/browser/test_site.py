@@ -1,10 +1,6 @@
 """Every page as a reader meets it in Chromium, with the network blocked. Needs `make book`; see `make test-browser`."""
 
-import functools
-import http.server
 import re
-import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,53 +10,6 @@ pytestmark = pytest.mark.browser
 
 PAGES = site.pages()
 each_page = pytest.mark.parametrize("path", PAGES)
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture(scope="module")
-def address():
-    """The built site, served on this machine alone."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site.HTML)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """Opens a page; gives it with all that went wrong: requests elsewhere, failed requests, errors."""
-    contexts = []
-
-    def go(path, *, width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page, wrong = context.new_page(), []
-
-        def route(request):
-            if request.request.url.startswith((address, "data:", "blob:")):
-                request.continue_()
-            else:
-                wrong.append(f"another host: {request.request.url}")
-                request.abort()
-
-        page.route("**/*", route)
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-        page.on(
-            "response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if answer.status >= 400 else None
-        )
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(address + path, wait_until="load")
-        return SimpleNamespace(page=page, wrong=wrong)
-
-    yield go
-    for context in contexts:
-        context.close()
 
 
 def scroll_through(page):

@@ -161,7 +161,7 @@ def test_a_draw_answers_for_its_own_word_or_for_those_after_it_too():
 
 
 def test_the_loss_by_its_formula():
-    """Word by word, with the same draws; the second sentence is one word shorter, and its padding counts for nothing."""
+    """Word by word, with the same draws; the second sentence is one word shorter, and its padding counts not."""
     model = build()
     batch = batch_of([0, 1], 3)
     memory = model.encoder(batch.source, batch.source_lengths)

@@ -1,0 +1,127 @@
+"""Continuous integration: workflows call commands that exist, on supported Pythons, and may do only what they must."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+
+from tests.book.built_site import ROOT
+
+FOLDER = ROOT / ".github" / "workflows"
+NAMES = ["pages", "test", "weekly"]
+each = pytest.mark.parametrize("name", NAMES)
+
+
+def workflow(name):
+    return yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+
+
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def triggers(name):
+    # To YAML 1.1, the key `on` is the truth value.
+    return workflow(name)[True]
+
+
+def jobs(name):
+    """The jobs with steps of their own; the others call another workflow."""
+    return {key: job for key, job in workflow(name)["jobs"].items() if "uses" not in job}
+
+
+def steps(name):
+    return [step for job in jobs(name).values() for step in job["steps"]]
+
+
+def commands(name):
+    return "\n".join(step.get("run", "") for step in steps(name))
+
+
+def pythons(name):
+    """The versions of Python that a workflow asks for."""
+    found = set()
+    for job in jobs(name).values():
+        matrix = job.get("strategy", {}).get("matrix", {})
+        for step in job["steps"]:
+            asked = step.get("with", {}).get("python-version")
+            found |= set(matrix["python"] if asked == "${{ matrix.python }}" else [asked] if asked else [])
+    return found
+
+
+def test_these_are_all_the_workflows():
+    assert sorted(path.name for path in FOLDER.iterdir()) == [f"{name}.yml" for name in NAMES]
+
+
+@each
+def test_every_make_target_exists(name):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    named = re.findall(r"\bmake ([a-z-]+)", commands(name))
+    assert named and set(named) <= targets
+
+
+@each
+def test_what_make_does_is_not_written_again(name):
+    assert not re.findall(r"\b(?:pytest|ruff|mypy|jupyter-book|requirements\S*\.txt)\b", commands(name))
+
+
+def test_the_whole_suite_runs_on_both_ends_of_the_range():
+    assert {"make test", "make test-browser"} <= set(commands("test").splitlines())
+    assert {"3.11", "3.13"} <= pythons("test") and {"3.11", "3.13"} <= pythons("weekly")
+    assert {"push", "pull_request", "workflow_call"} <= set(triggers("test"))
+
+
+@each
+def test_pythons_are_supported(name):
+    supported = SpecifierSet(project()["requires-python"])
+    # Text, not numbers: to YAML, 3.10 is 3.1.
+    assert pythons(name) and all(isinstance(version, str) and version in supported for version in pythons(name))
+    # And what book/setup.sh makes .venv from is that Python.
+    for job in jobs(name).values():
+        (asked,) = [s["with"]["python-version"] for s in job["steps"] if "setup-python" in s.get("uses", "")] or [None]
+        assert asked is None or job["env"]["PYTHON"] == f"python{asked}"
+
+
+@each
+def test_rights_are_declared_and_small(name):
+    assert workflow(name)["permissions"] == {"contents": "read"}
+    for key, job in workflow(name)["jobs"].items():
+        allowed = {"pages": "write", "id-token": "write"} if key == "deploy" else {}
+        assert job.get("permissions", {}) == allowed, key
+
+
+@each
+def test_every_job_ends(name):
+    assert all(1 <= job["timeout-minutes"] <= 60 for job in jobs(name).values())
+    assert all(job["strategy"]["fail-fast"] is False for job in jobs(name).values() if "strategy" in job)
+
+
+@each
+def test_actions_are_github_s_own_and_pinned(name):
+    used = [step["uses"] for step in steps(name) if "uses" in step]
+    assert used and all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in used)
+
+
+def test_the_site_is_published_from_main_alone_and_after_the_tests():
+    assert triggers("pages") == {"push": {"branches": ["main"]}}
+    called = workflow("pages")["jobs"]
+    assert called["test"]["uses"] == "./.github/workflows/test.yml"
+    assert called["build"]["needs"] == "test" and called["deploy"]["needs"] == "build"
+    assert not [job for job in called.values() if "if" in job]  # a job that needs another waits for its success
+    assert workflow("pages")["concurrency"]["group"] == "pages"
+    (upload,) = [step for step in called["build"]["steps"] if "upload-pages-artifact" in step.get("uses", "")]
+    assert upload["with"]["path"] == "_build/html" and "make book" in commands("pages")
+    others = [path.name for path in FOLDER.iterdir() if "deploy-pages" in path.read_text(encoding="utf-8")]
+    assert others == ["pages.yml"]
+
+
+def test_the_newest_versions_are_tried_once_a_week():
+    assert set(triggers("weekly")) == {"schedule", "workflow_dispatch"}
+    ((_, _, day_of_month, month, day_of_week),) = [entry["cron"].split() for entry in triggers("weekly")["schedule"]]
+    assert (day_of_month, month) == ("*", "*") and day_of_week in set("0123456")
+    assert {"make unit", "make notebooks"} <= set(commands("weekly").splitlines())
+    extras = set(re.search(r"\.\[([a-z,]+)\]", commands("weekly"))[1].split(","))
+    assert {"book", "test"} <= extras <= set(project()["optional-dependencies"])
+    assert "--upgrade-strategy eager" in commands("weekly")
