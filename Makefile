@@ -1,13 +1,15 @@
 # Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup book test lint unit notebooks site execute record serve lab test-gpu test-browser clean
+.PHONY: help setup book test lint unit notebooks site execute record bench bench-quick serve lab test-gpu test-browser clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
-# Which notebooks `make execute` runs, and which scripts `make record` runs; all of them unless named.
+# Which notebooks `make execute` runs, which scripts `make record` and which cases `make bench`; all unless named.
 CHAPTERS ?= $(NOTEBOOKS)
 RUNS ?=
+BENCH ?=
+THREADS ?= 1
 PORT ?= 8000
 # Jupyter must find the kernel of .venv before any that the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
@@ -47,6 +49,12 @@ execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau
 
 record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
 	$(PY) recorded/run.py $(RUNS)
+
+bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases, THREADS=2)
+	@$(PY) -m benchmarks.run --threads $(THREADS) $(BENCH)
+
+bench-quick: setup  ## the same at tiny sizes, to see that it runs; nothing is written
+	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"

@@ -151,7 +151,7 @@ def fit(
                 for step, batch in enumerate(_remaining(batches, epochs, done), start=done + 1):
                     for group in optimizer.param_groups:
                         group["lr"] = learning_rate * _cosine(step - 1, steps, warmup)
-                    history.losses.append(_step(model, batch.to(device), loss, optimizer, clip, precision))
+                    history.losses.append(train_step(model, batch.to(device), loss, optimizer, clip, precision))
                     history.seconds += time.perf_counter() - clock
                     bar.update()
                     if validate is not None and step % validate_every == 0:
@@ -168,7 +168,7 @@ def fit(
     return history
 
 
-def _step(
+def train_step(
     model: nn.Module,
     batch: Batch,
     loss: Callable[[nn.Module, Batch], Tensor],
@@ -176,6 +176,12 @@ def _step(
     clip: float,
     precision: torch.dtype,
 ) -> float:
+    """One step of ``fit``: the loss before it. ``batch`` is on the model's device; the rest as in ``fit``.
+
+    Raises:
+        ValueError: the loss is no scalar tensor.
+        FloatingPointError: the loss or its gradient is infinite or NaN; no weight has changed.
+    """
     with torch.autocast(batch.source.device.type, dtype=precision, enabled=precision != torch.float32):
         value = loss(model, batch)
     if not isinstance(value, Tensor) or value.dim() != 0:

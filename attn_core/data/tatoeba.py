@@ -52,9 +52,9 @@ def tatoeba_corpus(
             raise ValueError(f"{name}: expected an integer of 0 or more, got {value!r}")
     if type(max_words) is not int or max_words < 1:
         raise ValueError(f"max_words: expected an integer of 1 or more, got {max_words!r}")
-    lines = _read(_archive())
-    stream("tatoeba", seed).shuffle(lines)
-    pairs = _pairs(lines, max_words)
+    rows = lines()
+    stream("tatoeba", seed).shuffle(rows)
+    pairs = _pairs(rows, max_words)
     held: set[str] = set()
     parts: dict[str, tuple[Pair, ...]] = {}
     for name, size in sizes.items():
@@ -64,7 +64,7 @@ def tatoeba_corpus(
             if pair is None and size is None:
                 break
             if pair is None:
-                found = sum(1 for _ in _pairs(lines, max_words))
+                found = sum(1 for _ in _pairs(rows, max_words))
                 raise ValueError(
                     f"{name}: expected at most {len(chosen)}, all that is left of the archive's {found} pairs "
                     f"of at most {max_words} words a side, got {size}"
@@ -78,10 +78,15 @@ def tatoeba_corpus(
     return Corpus(**parts, structures=(), pronouns=())
 
 
-def _pairs(lines: Sequence[tuple[str, str]], max_words: int) -> Iterator[Pair]:
+def lines() -> list[tuple[str, str]]:
+    """Every line of the archive, English and French, as it stands there; raises as `tatoeba_corpus`."""
+    return _read(_archive())
+
+
+def _pairs(rows: Sequence[tuple[str, str]], max_words: int) -> Iterator[Pair]:
     """The distinct short pairs; lazily, because most callers want a few of many."""
     seen = set()
-    for english, french in lines:
+    for english, french in rows:
         pair = tokenize(english), tokenize(french)
         if max(map(len, pair)) <= max_words and pair not in seen:
             seen.add(pair)

@@ -1,0 +1,169 @@
+"""Measure our mechanisms beside their peers: `python -m benchmarks.run dense`, or every case when none is named.
+
+A case NAME.py in cases/ has `trials(*, quick, device)`, which returns a list of `measure.Trial`. The result is written
+to results/NAME.json together with how it came about; `--quick` runs tiny sizes in this process and writes nothing.
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attn_core import default_device
+from benchmarks.measure import Trial, Work, alternate, check_same, fresh, memory_is_read_from, peak_memory, ratio
+from recorded.run import code_hash, load, machine, names
+
+HERE = Path(__file__).resolve().parent
+CASES = HERE / "cases"
+VERSIONS_OF = ("torch", "d2l", "numpy")
+QUICK_ROUNDS = 3
+
+
+def trials(script: Path, *, quick: bool) -> dict[str, Trial]:
+    """The trials of a case, by name."""
+    return {trial.name: trial for trial in load(script).trials(quick=quick, device=default_device())}
+
+
+def time_trial(script: Path, name: str, quick: bool, threads: int) -> dict[str, Any]:
+    """Check that the contenders of a trial do the same, then time them in turn: the trial's result without memory.
+
+    Raises ValueError where they do not, or where a trial lacks contenders.
+    """
+    torch.set_num_threads(threads)
+    trial = trials(script, quick=quick)[name]
+    ours = {contender: make() for contender, make in trial.ours.items()}
+    peers, skipped = _installed(trial.peers)
+    works = ours | peers
+    if not ours or not trial.peers or len(ours) + len(trial.peers) != len(trial.ours | trial.peers):
+        raise ValueError(f"{name}: expected contenders of ours and peers, each with a name of its own")
+    try:
+        check_same({contender: work() for contender, work in works.items()}, trial.tolerance)
+    except ValueError as error:
+        raise ValueError(f"{script.stem}, {name}: {error}") from None
+    effort = {"rounds": QUICK_ROUNDS, "shortest": 0.0} if quick else {"rounds": trial.rounds}
+    seconds, repeats = alternate(works, device=default_device(), **effort)
+    return {
+        "name": name,
+        "shapes": trial.shapes,
+        "dtype": str(trial.dtype).removeprefix("torch."),
+        "rounds": len(next(iter(seconds.values()))),
+        "runs_per_round": repeats,
+        "seconds": {contender: float(f"{statistics.median(s):.4g}") for contender, s in seconds.items()},
+        "ratios": [{"ours": a, "peer": b, **ratio(seconds[a], seconds[b])} for a in ours for b in peers],
+        "skipped": skipped,
+        "report": trial.report(works, seconds),
+    }
+
+
+def _installed(peers: dict[str, Callable[[], Work]]) -> tuple[dict[str, Work], dict[str, str]]:
+    works, skipped = {}, {}
+    for contender, make in peers.items():
+        try:
+            works[contender] = make()
+        except ImportError as error:
+            skipped[contender] = str(error)
+    return works, skipped
+
+
+def memory_of(script: Path, name: str, contender: str, quick: bool, threads: int) -> dict[str, float]:
+    """The MiB that one run of a contender takes, in a process where nothing larger has run."""
+    torch.set_num_threads(threads)
+    tiny, trial = (trials(script, quick=size)[name] for size in (True, quick))
+    # The tiny run loads kernels and starts threads; what these take is no part of the work.
+    (tiny.ours | tiny.peers)[contender]()()
+    return peak_memory((trial.ours | trial.peers)[contender](), default_device())
+
+
+def measure(script: Path, *, quick: bool, threads: int) -> list[dict[str, Any]]:
+    """Every trial of a case; each timing, and each contender's memory, in a process of its own unless `quick`."""
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments) if quick else fresh(function, *arguments)
+
+    found = []
+    for name in trials(script, quick=quick):
+        result = call(time_trial, script, name, quick, threads)
+        result["memory_mib"] = {c: call(memory_of, script, name, c, quick, threads) for c in result["seconds"]}
+        print("\n".join(lines(script.stem, result)), flush=True)
+        found.append(result)
+    return found
+
+
+def about(script: Path, *, threads: int, seconds: float) -> dict[str, Any]:
+    """How a result came about."""
+    versions = {"python": platform.python_version()}
+    for package in VERSIONS_OF:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return {
+        "command": f"make bench BENCH={script.stem} THREADS={threads}",
+        "versions": versions,
+        "code": code_hash(script),
+        "machine": f"{machine()}, {processor()}",
+        "threads": threads,
+        "device": str(default_device()),
+        "memory_from": memory_is_read_from(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "seconds": round(seconds, 1),
+    }
+
+
+def processor() -> str:
+    """The processor's model in words."""
+    information = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", information.read_text(), re.M) if information.exists() else None
+    return found[1] if found else platform.processor() or "unknown processor"
+
+
+def lines(case: str, result: dict[str, Any]) -> list[str]:
+    """One trial in the printed table: how many times as fast as each peer, and the memory of both."""
+    mebibytes = {contender: found["memory"] for contender, found in result["memory_mib"].items()}
+    found = [f"{case}: {result['name']}"]
+    for r in result["ratios"]:
+        both = f"{mebibytes[r['ours']]:.0f} against {mebibytes[r['peer']]:.0f} MiB"
+        found.append(
+            f"  {r['ours']:<23} against {r['peer']:<35}{r['median']:6.2f}x [{r['p10']:.2f}, {r['p90']:.2f}]   {both}"
+        )
+    return found + [f"  without {name}: {why}" for name, why in result["skipped"].items()]
+
+
+def main(arguments: Sequence[str], cases: Path = CASES, results: Path = HERE / "results") -> int:
+    """Run the named cases, or all."""
+    there = ", ".join(names(cases))
+    parser = argparse.ArgumentParser(description="Measure our mechanisms beside their peers; write results/NAME.json.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {there}")
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, for all contenders")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, in one process, nothing written")
+    chosen = parser.parse_args(arguments)
+    unknown = sorted(set(chosen.names) - set(names(cases)))
+    if unknown:
+        parser.error(f"no such case: {', '.join(unknown)} (there are: {there})")
+    if chosen.threads < 1:
+        parser.error(f"threads: expected 1 or more, got {chosen.threads}")
+    torch.set_num_threads(chosen.threads)  # for what is said of the machine; each process sets its own
+    print("How many times as fast as a peer ours is: median over pairs [10th, 90th percentile]; peak memory of both.")
+    for name in chosen.names or names(cases):
+        script, started = cases / f"{name}.py", time.perf_counter()
+        found = measure(script, quick=chosen.quick, threads=chosen.threads)
+        if not chosen.quick:
+            run = about(script, threads=chosen.threads, seconds=time.perf_counter() - started)
+            results.mkdir(exist_ok=True)
+            text = json.dumps({"run": run, "trials": found}, indent=1, ensure_ascii=False, allow_nan=False)
+            (results / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

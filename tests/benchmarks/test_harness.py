@@ -1,0 +1,210 @@
+"""The benchmarks' harness measures what is known beforehand, and refuses unfair contests."""
+
+import datetime
+import json
+import re
+import time
+
+import pytest
+import torch
+
+from benchmarks import run
+from benchmarks.measure import alternate, check_same, fresh, memory_is_read_from, peak_memory, ratio
+
+CPU = torch.device("cpu")
+RESULTS = sorted((run.HERE / "results").glob("*.json"))
+MEBIBYTE = 2**20
+
+
+@pytest.fixture(autouse=True)
+def _same_threads():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+CASE = """
+import time
+import torch
+from benchmarks.measure import Trial
+
+def sleeper(seconds, size=1):
+    def make():
+        data = torch.ones(size)
+        def work():
+            time.sleep(seconds)
+            return data.sum()
+        return work
+    return make
+
+def missing():
+    raise ImportError("nothing of the kind is installed")
+
+def trials(*, quick, device):
+    return [Trial("sleep", {"n": 1}, torch.float32, ours={"short": sleeper(0.002)},
+                  peers={"long": sleeper(0.004), "none": missing}, rounds=5,
+                  report=lambda works, seconds: {"contenders": sorted(works)})]
+"""
+
+
+@pytest.fixture
+def cases(tmp_path):
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / "naps.py").write_text(CASE, encoding="utf-8")
+    return folder
+
+
+# Measuring.
+
+
+def test_a_known_ratio_is_found_and_the_order_turns():
+    order = []
+
+    def nap(name, seconds):
+        def work():
+            order.append(name)
+            time.sleep(seconds)
+
+        return work
+
+    works = {"a": nap("a", 0.02), "b": nap("b", 0.04)}
+    seconds, repeats = alternate(works, rounds=6, device=CPU)
+    assert repeats == 1 and {len(times) for times in seconds.values()} == {6}
+    assert order == ["a", "b", "b", "a"] * 4
+    found = ratio(seconds["a"], seconds["b"])
+    assert found["median"] == pytest.approx(2, rel=0.15)
+    assert found["p10"] <= found["median"] <= found["p90"]
+
+
+def test_quick_work_is_run_several_times_per_measurement():
+    calls = []
+    seconds, repeats = alternate({"a": lambda: (calls.append(0), time.sleep(0.001))}, rounds=2, device=CPU)
+    assert 5 <= repeats <= 20 and len(calls) == 2 + 2 * repeats
+    assert max(seconds["a"]) == pytest.approx(0.001, rel=3)
+
+
+def test_a_ratio_is_taken_pair_by_pair():
+    # The machine was ten times slower in the second round: the ratio of each pair does not notice.
+    assert ratio([1.0, 10.0, 1.0], [3.0, 30.0, 3.0]) == {"median": 3, "p10": 3, "p90": 3}
+    assert ratio([1.0] * 11, [float(n) for n in range(11)]) == {"median": 5, "p10": 1, "p90": 9}
+
+
+def peaks_of_64_mebibytes():
+    """64 MiB, in one block and in many, beside as much and more that was freed before."""
+    before = torch.ones(128 * MEBIBYTE // 4)
+    del before
+    one = peak_memory(lambda: torch.ones(64 * MEBIBYTE // 4).sum(), CPU)
+    before = [torch.ones(16 * 1024) for _ in range(1024)]
+    last = torch.ones(16 * 1024)  # above the freed blocks, so that the C library keeps them
+    del before
+    many = peak_memory(lambda: [torch.ones(16 * 1024) for _ in range(1024)], CPU)
+    return one["memory"], many["memory"], last.numel()
+
+
+@pytest.mark.skipif(not memory_is_read_from().startswith("VmHWM"), reason="the kernel does not let the mark be lowered")
+def test_a_known_allocation_is_found():
+    one, many, _ = fresh(peaks_of_64_mebibytes)
+    assert one == pytest.approx(64, rel=0.2)
+    assert many == pytest.approx(64, rel=0.2)
+
+
+@pytest.mark.parametrize("other", [torch.tensor([1.0, 2.1]), torch.tensor([1.0]), torch.tensor([1.0, float("nan")])])
+def test_contenders_that_compute_something_else_are_refused(other):
+    same = torch.tensor([1.0, 2.0])
+    check_same({"ours": (same, same), "theirs": (same + 1e-6, same)}, 1e-4)
+    with pytest.raises(ValueError, match="theirs: expected what ours computes, got something else"):
+        check_same({"ours": (same, same), "theirs": (same, other)}, 1e-4)
+
+
+# Running cases.
+
+
+def test_a_result_says_what_was_measured_and_how(cases, tmp_path, capsys):
+    assert run.main(["naps"], cases, tmp_path / "results") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"short +against long +[\d.]+x \[[\d.]+, [\d.]+\] +\d+ against \d+ MiB", said)
+    assert "without none: nothing of the kind is installed" in said
+    check_result(tmp_path / "results" / "naps.json")
+    (trial,) = json.loads((tmp_path / "results" / "naps.json").read_text())["trials"]
+    assert trial["ratios"][0]["median"] == pytest.approx(2, rel=0.2)
+    assert trial["skipped"] == {"none": "nothing of the kind is installed"}
+    assert trial["report"] == {"contenders": ["long", "short"]}
+
+
+def check_result(path):
+    result = json.loads(path.read_text(encoding="utf-8"))
+    about = result["run"]
+    assert set(about) == {
+        *("command", "versions", "code", "machine", "threads", "device", "memory_from", "date", "seconds")
+    }
+    assert about["command"] == f"make bench BENCH={path.stem} THREADS={about['threads']}"
+    assert {"python", "torch", "d2l", "numpy"} == set(about["versions"])
+    assert re.fullmatch(r"[0-9a-f]{64}", about["code"])
+    assert f"{about['threads']} threads" in about["machine"] and "CPU cores" in about["machine"]
+    assert datetime.date.fromisoformat(about["date"]) >= datetime.date(2026, 1, 1)
+    for trial in result["trials"]:
+        assert {"name", "shapes", "dtype", "rounds", "runs_per_round", "skipped", "report"} <= set(trial)
+        assert trial["ratios"] or trial["skipped"]
+        for found in trial["ratios"]:
+            assert 0 < found["p10"] <= found["median"] <= found["p90"]
+            assert {found["ours"], found["peer"]} <= set(trial["seconds"]) & set(trial["memory_mib"])
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_stored_results_are_complete(path):
+    check_result(path)
+    assert (run.CASES / path.name).with_suffix(".py").is_file()
+
+
+def test_an_unfair_contest_is_not_timed(cases):
+    (cases / "naps.py").write_text(CASE.replace('"long": sleeper(0.004)', '"long": sleeper(0.004, size=2)'))
+    with pytest.raises(ValueError, match="naps, sleep: long: expected what short computes"):
+        run.main(["--quick", "naps"], cases)
+
+
+@pytest.mark.parametrize("peers", ["{}", '{"short": sleeper(0.001)}'])
+def test_a_trial_needs_contenders_with_names_of_their_own(cases, peers):
+    text = re.sub(r"peers=\{.*?\}", f"peers={peers}", CASE)
+    (cases / "naps.py").write_text(text)
+    with pytest.raises(ValueError, match="expected contenders of ours and peers, each with a name of its own"):
+        run.main(["--quick"], cases)
+
+
+def test_errors_of_the_command_line_say_what_there_is(capsys):
+    for arguments, message in (
+        (["dence"], r"no such case: dence \(there are: bahdanau_training, dense"),
+        (["--threads", "0"], "threads: expected 1 or more, got 0"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run.main(arguments)
+        assert stop.value.code == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_readmes_case_runs(tmp_path, capsys):
+    (code,) = re.findall(r"^```python\n(.*?)^```", (run.HERE / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    (tmp_path / "softmax.py").write_text(code, encoding="utf-8")
+    assert run.main(["--quick"], cases=tmp_path) == 0
+    assert re.search(r"masked_softmax +against torch softmax", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", run.names(run.CASES))
+def test_every_case_runs_at_a_tiny_size_and_writes_nothing(name, tmp_path, capsys):
+    assert run.main(["--quick", name], results=tmp_path) == 0
+    assert f"{name}: " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_tiny_and_full_trials_have_the_same_names():
+    # The memory of a trial is measured after its tiny form has run.
+    for name in run.names(run.CASES):
+        if name == "bahdanau_training":
+            continue  # its full form writes a corpus; its names do not depend on the size
+        script = run.CASES / f"{name}.py"
+        assert list(run.trials(script, quick=True)) == list(run.trials(script, quick=False))
+
+
+def test_files_say_nothing_of_the_place_they_were_written_in():
+    for path in [p for p in run.HERE.rglob("*") if p.suffix in {".py", ".md", ".json"}]:
+        assert not re.search(r"/(?:home|root|tmp|work)/", path.read_text(encoding="utf-8")), path
