@@ -189,10 +189,20 @@ def test_agrees_with_pytorch_and_with_d2l(d2l):
     assert (uniform - v[0, 0].mean(0)).abs().max() < 1e-6
 
 
+def test_gradients_agree_with_d2l(d2l):
+    q, k, v = (x.detach().requires_grad_() for x in inputs("plain"))
+    lengths = torch.tensor([3, 5])
+    ours = torch.autograd.grad(attention(q, k, v, mask=masks.padding(lengths, 5)).square().sum(), (q, k, v))
+    peer = d2l.DotProductAttention(0.0).eval()
+    out = peer(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), lengths.repeat_interleave(4))
+    for mine, theirs in zip(ours, torch.autograd.grad(out.square().sum(), (q, k, v)), strict=True):
+        assert (mine - theirs).abs().max() < 1e-5
+
+
 def test_additive_attention_agrees_with_d2l(d2l):
     torch.manual_seed(0)
     peer = d2l.AdditiveAttention(key_size=6, query_size=5, num_hiddens=8, dropout=0.0).eval()
-    q, k, v = torch.randn(2, 3, 5), torch.randn(2, 4, 6), torch.randn(2, 4, 7)
+    q, k, v = (torch.randn(2, n, size, requires_grad=True) for n, size in ((3, 5), (4, 6), (4, 7)))
     lengths = torch.tensor([2, 4])
     expected = peer(q, k, v, lengths)
     score = Additive(5, 6, 8)
@@ -203,6 +213,9 @@ def test_additive_attention_agrees_with_d2l(d2l):
     out, weights = attend(score(q, k), v, masks.valid(lengths, 4)[:, None])
     assert (out - expected).abs().max() < 1e-6
     assert (weights - peer.attention_weights).abs().max() < 1e-6
+    mine = torch.autograd.grad(out.square().sum(), (q, k, v, *score.parameters()))
+    theirs = torch.autograd.grad(expected.square().sum(), (q, k, v, peer.W_q.weight, peer.W_k.weight, peer.w_v.weight))
+    assert max((a - b).abs().max() for a, b in zip(mine, theirs, strict=True)) < 1e-5
 
 
 def test_dense_is_a_mechanism_with_dropout_only_in_training():

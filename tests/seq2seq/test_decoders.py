@@ -76,6 +76,18 @@ def test_the_backward_state_has_read_the_sentence_but_not_its_padding():
     assert torch.equal(encoder(source, lengths).final, encoder(longer, lengths).final)
 
 
+def test_encoder_agrees_with_d2l_but_for_the_padding_that_d2l_reads(d2l):
+    mine = Encoder(11, **SIZES, bidirectional=False)
+    theirs = d2l.Seq2SeqEncoder(11, 5, 6, num_layers=1)
+    theirs.load_state_dict(mine.state_dict())
+    memory = mine(source, lengths)
+    states, final = theirs(source)
+    assert torch.allclose(memory.final[2], final[0, 2], atol=1e-6)  # the one that is as long as the batch
+    for i, length in enumerate(lengths.tolist()):
+        assert torch.allclose(memory.states[i, :length], states[:length, i], atol=1e-6)
+    assert not torch.allclose(memory.final[1], final[0, 1], atol=1e-2)
+
+
 @each
 @ways
 def test_step_by_step_equals_the_whole_target(decoder, bidirectional):
