@@ -151,9 +151,14 @@ def own_randomness(seed: int) -> Iterator[None]:
         _restore_random_state(callers)
 
 
+def _gpus() -> range:
+    """The CUDA devices, once something uses CUDA: asking one for its random state would claim memory on it."""
+    return range(torch.cuda.device_count()) if torch.cuda.is_initialized() else range(0)
+
+
 def _random_state() -> dict[str, Tensor]:
     states = {"random/cpu": torch.get_rng_state()}
-    for index in range(torch.cuda.device_count()):
+    for index in _gpus():
         states[f"random/cuda/{index}"] = torch.cuda.get_rng_state(index)
     if torch.backends.mps.is_available():
         states["random/mps"] = torch.mps.get_rng_state()
@@ -162,7 +167,7 @@ def _random_state() -> dict[str, Tensor]:
 
 def _restore_random_state(tensors: Mapping[str, Tensor]) -> None:
     torch.set_rng_state(tensors["random/cpu"])
-    for index in range(torch.cuda.device_count()):
+    for index in _gpus():
         if f"random/cuda/{index}" in tensors:
             torch.cuda.set_rng_state(tensors[f"random/cuda/{index}"], index)
     if torch.backends.mps.is_available() and "random/mps" in tensors:
@@ -183,8 +188,8 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name in the folder outlast a power cut; Windows has no such call."""
-    if os.name == "posix":
+    """Make a new name in the folder outlast a power cut, where the system can: the file itself stands already."""
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -77,8 +77,8 @@ def fit(
 
     With ``checkpoint``, a run killed at any moment and called again with the same arguments goes on from that file
     and ends with the same weights, losses and validations, bit for bit, as one never stopped; a finished run returns
-    at once. The device may be another one, and the end is then only nearly the same. What ``loss`` and ``validate``
-    keep outside the model is not in the file, and they are the caller's to keep the same.
+    at once. The device may be another one, and the end is then only nearly the same. ``loss`` and ``validate``
+    are the caller's to keep the same, with whatever they hold outside the model: a change is not noticed.
 
     Args:
         model: what ``loss`` can call.
@@ -98,7 +98,7 @@ def fit(
 
     Raises:
         ValueError: a setting out of range; a loss that is no scalar; a ``checkpoint`` that is damaged, or of a run
-            with another model, other data or other settings (the message names them). The weights are as they were.
+            with another model, other data or other settings (the message names them); then no weight has changed.
         OSError: the checkpoint cannot be read or written.
         FloatingPointError: the loss or its gradient became infinite or NaN; the message says at which step, the
             weights are those before it, and the last checkpoint stands.

@@ -1,7 +1,7 @@
 """Does a query that has read the last word align better after a surprise? For chapter 2.
 
 Bahdanau's model and Luong's, trained as in `luong`, are given the true words of the test set. Target words are sorted
-by the probability that the model had given to the word before.
+by the probability that the models, on average, had given to the word before.
 """
 
 from pathlib import Path
@@ -35,38 +35,47 @@ def probabilities(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]
     return found
 
 
-def count(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> torch.Tensor:
-    """``(bins, 2)``: linked target words after the first, and how many of them are aligned wrong, by the probability of
-    the word before."""
-    counts = torch.zeros(len(EDGES) - 1, 2)
-    given = probabilities(model, pairs, vocabs)
-    for pair, weights, row in zip(pairs, forced_attention(model, pairs, *vocabs), given, strict=True):
+def wrong(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> list[dict[int, bool]]:
+    """Of each sentence: its linked target words, and whether the most attended source word is not a true one."""
+    found = []
+    for pair, weights in zip(pairs, forced_attention(model, pairs, *vocabs), strict=True):
         guesses = weights.argmax(1).tolist()
-        for target, sources in true_sources(pair.links).items():
-            if target == 0:
-                continue
-            place = sum(row[target - 1] >= edge for edge in EDGES[1:-1])
-            counts[place] += torch.tensor([1.0, guesses[target] not in sources])
+        found.append({t: guesses[t] not in sources for t, sources in true_sources(pair.links).items()})
+    return found
+
+
+def sort(given: list[list[float]], errors: list[dict[int, bool]]) -> torch.Tensor:
+    """``(bins, 2)``: the linked target words after the first, and how many are aligned wrong, by the probability of the
+    word before."""
+    counts = torch.zeros(len(EDGES) - 1, 2)
+    for row, words in zip(given, errors, strict=True):
+        for target, is_wrong in words.items():
+            if target > 0:
+                place = sum(row[target - 1] >= edge for edge in EDGES[1:-1])
+                counts[place] += torch.tensor([1.0, is_wrong])
     return counts
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Both models with each seed; the errors of all seeds together."""
+    """Both models with each seed. Words are sorted by the mean of all models' probabilities, the same for all."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     data = corpus(test=3_000)
     pairs, test = list(data.train), list(data.test)
     vocabs = (Vocab(p.source for p in pairs), Vocab(p.target for p in pairs))
-    counts = {kind: torch.zeros(len(EDGES) - 1, 2) for kind in KINDS}
+    given: list[list[list[float]]] = []
+    errors: dict[str, list[list[dict[int, bool]]]] = {kind: [] for kind in KINDS}
     for kind in KINDS:
         for seed in SEEDS:
             torch.manual_seed(seed)
             model = build(kind, len(vocabs[0]), len(vocabs[1]))
             batches = Batches(pairs, *vocabs, batch_size=BATCH_SIZE, seed=seed)
             fit(model, batches, epochs=EPOCHS, learning_rate=LEARNING_RATE, seed=seed, progress=False)
-            counts[kind] += count(model, test, vocabs)
-    assert all(found[:, 0].all() for found in counts.values()), "a bin without words has no error"
+            given.append(probabilities(model, test, vocabs))
+            errors[kind].append(wrong(model, test, vocabs))
+    mean = [[sum(ps) / len(ps) for ps in zip(*rows, strict=True)] for rows in zip(*given, strict=True)]
+    counts = {kind: sum((sort(mean, found) for found in runs), torch.zeros(())) for kind, runs in errors.items()}
     return {
         "edges": list(EDGES),
-        "words": {kind: [int(n) for n, _ in found.tolist()] for kind, found in counts.items()},
-        "errors": {kind: [round(wrong / n, 4) for n, wrong in found.tolist()] for kind, found in counts.items()},
+        "words": [int(n) // len(SEEDS) for n, _ in counts[KINDS[0]].tolist()],
+        "errors": {kind: [round(w / max(n, 1), 4) for n, w in found.tolist()] for kind, found in counts.items()},
     }

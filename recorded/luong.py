@@ -50,6 +50,8 @@ TIMED_STEPS = 30
 
 def build(kind: str, source_size: int, target_size: int) -> Seq2Seq:
     """A model with 128 recurrent units a side, as in `bahdanau`."""
+    if kind not in KINDS:
+        raise ValueError(f"kind: expected one of {KINDS}, got {kind!r}")
     one_way = "one-way" in kind
     encoder = Encoder(
         source_size, embed_dim=64, hidden_dim=128 if one_way else 64, bidirectional=not one_way, dropout=DROPOUT

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
+from attn_core.contract import check_size
 from attn_core.mechanisms.dense import attend
 from attn_core.scores import Additive
 from attn_core.seq2seq.decoder import Decoder, DeepOutput
@@ -36,7 +37,8 @@ class BahdanauDecoder(Decoder):
     The query is the *previous* hidden state, the top layer's; the context that it finds enters the GRU beside the last
     token. ``capture_attention`` collects its weights, ``(B, 1, T, S)`` for a whole target, ``(B, 1, 1, S)`` for a step.
 
-    Source: Bahdanau et al. 2015, section 3.1 and appendix A.2.2.
+    Source: Bahdanau et al. 2015, section 3.1 and appendix A.2.2. Two things differ: the read-out sees the new state,
+    where the paper's sees the last one, and the GRU is PyTorch's, which applies the reset gate after the product.
 
     Raises:
         ValueError: a size below 1; in use, tokens of another kind or shape.
@@ -61,6 +63,8 @@ class BahdanauDecoder(Decoder):
             num_layers=num_layers,
             dropout=dropout,
         )
+        if score_dim is not None:
+            check_size("score_dim", score_dim)
         self.score = Additive(hidden_dim, memory_dim, hidden_dim if score_dim is None else score_dim)
         inputs = [embed_dim + memory_dim] + [hidden_dim] * (num_layers - 1)
         self.cells = nn.ModuleList(nn.GRUCell(size, hidden_dim) for size in inputs)

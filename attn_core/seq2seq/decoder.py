@@ -24,7 +24,7 @@ class State(Protocol):
 class Decoder(nn.Module):
     """The beginning of every decoder: embedded target words, and a first state made of the encoder's final one.
 
-    Source: Bahdanau et al. 2015, appendix A.2.2 (the first state).
+    Source: Bahdanau et al. 2015, appendix A.2.2, whose first state is made of the backward state alone.
 
     Raises:
         ValueError: a size below 1; in use, tokens of another kind or shape.

@@ -15,13 +15,13 @@ from attn_core.seq2seq.encoder import Memory
 class Draws(NamedTuple):
     """What a sampled pass over a target gives.
 
-    ``logits (B, T, V)`` of the target; ``places (B, T)``, which source word was drawn for each; the
+    ``logits (B, T, V)`` of the target; ``positions (B, T)``, which source word was drawn for each; the
     ``log_probability (B, T)`` of each draw, in nats, which passes gradients to the scores; ``entropy (B, T)``, in nats,
     of what it was drawn from.
     """
 
     logits: Tensor
-    places: Tensor
+    positions: Tensor
     log_probability: Tensor
     entropy: Tensor
 
@@ -36,29 +36,35 @@ class HardDecoder(BahdanauDecoder):
     Source: Xu et al. 2015, section 4.1.
 
     Raises:
-        ValueError: as ``BahdanauDecoder``.
+        ValueError: as ``BahdanauDecoder``; in use, a sentence without a word to look at.
     """
+
+    def start(self, memory: Memory) -> BahdanauState:
+        """The state before the first token; the keys are prepared here, once."""
+        if not bool(memory.mask.any(-1).all()):
+            raise ValueError("memory: expected a word to look at in every sentence, got a mask with an empty row")
+        return super().start(memory)
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:
         """A pass over ``target (B, T)`` with one source word drawn for each of its words."""
         embedded = self._embed_target(target, len(memory.mask))
         state = self.start(memory)
-        hiddens, contexts, probabilities, places = [], [], [], []
+        hiddens, contexts, probabilities, positions = [], [], [], []
         for token in embedded.unbind(1):
             probability = self._probability(state)
             # In float32: drawn from half precision, a small weight might never come.
-            place = torch.multinomial(probability.detach().float(), 1)[:, 0]
-            context, weights = self._look_at(place, state)
+            position = torch.multinomial(probability.detach().float(), 1)[:, 0]
+            context, weights = self._look_at(position, state)
             state = self._read(token, context, weights, state)
             hiddens.append(state.hidden[-1])
             contexts.append(context)
             probabilities.append(probability.float())
-            places.append(place)
+            positions.append(position)
         logits = self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
         probability = torch.stack(probabilities, dim=1)
         # A word that is masked has probability 0, and 0 · log 0 is to be 0, its gradient too.
         logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
-        drawn = torch.stack(places, dim=1)
+        drawn = torch.stack(positions, dim=1)
         log_probability = logs.gather(-1, drawn[..., None])[..., 0]
         return Draws(logits, drawn, log_probability, -(probability * logs).sum(-1))
 
@@ -70,21 +76,21 @@ class HardDecoder(BahdanauDecoder):
         scores = self.score.score(state.hidden[-1][:, None], state.keys)
         return masked_softmax(scores, state.memory.mask[:, None])[:, 0]
 
-    def _look_at(self, place: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor]:
-        """The states ``(B, C)`` at ``place (B,)``, and the weights ``(B, S)`` that say so."""
+    def _look_at(self, position: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor]:
+        """The states ``(B, C)`` at ``position (B,)``, and the weights ``(B, S)`` that say so."""
         states = state.memory.states
-        context = states[torch.arange(len(place), device=place.device), place]
-        return context, functional.one_hot(place, states.shape[1]).to(states.dtype)
+        weights = functional.one_hot(position, states.shape[1]).to(states.dtype)
+        return states[torch.arange(len(position), device=position.device), position], weights
 
 
 def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, entropy_weight: float = 0.01) -> Tensor:
     """What hard attention learns from, a scalar in nats per target token: for ``fit(…, loss=reinforce_loss)``.
 
     The cross-entropy of the words, given the draws, teaches everything but where to look, which no gradient reaches.
-    REINFORCE teaches that: a draw becomes likelier by as much as it made words likelier than looking at the places of
-    greatest weight did. With ``discount`` 1 it answers for all words from its own on, which is unbiased and noisy;
-    with 0 for its own word alone; in between, words count less by that factor for each step. Entropy, weighed by
-    ``entropy_weight``, keeps other places in play.
+    REINFORCE teaches that: a draw becomes likelier by as much as it made words likelier than looking at the positions
+    of greatest weight did (in the same mode, with dropout of its own). With ``discount`` 1 it answers for all words
+    from its own on, which is unbiased and noisy; with 0 for its own word alone; in between, words count less by that
+    factor for each step. Entropy, weighed by ``entropy_weight``, keeps other positions in play.
 
     Raises:
         ValueError: the model's decoder is not a ``HardDecoder``, a ``discount`` outside [0, 1], a negative weight.
@@ -103,17 +109,17 @@ def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, ent
     draws = decoder.draw(memory, batch.target_in)
     words = _log_probability(draws.logits, batch.target_out)
     with torch.no_grad():
-        gain = words - _log_probability(decoder(memory, batch.target_in), batch.target_out)
-        for step in range(gain.shape[1] - 2, -1, -1):
-            gain[:, step] += discount * gain[:, step + 1]
+        advantage = words - _log_probability(decoder(memory, batch.target_in), batch.target_out)
+        for step in range(advantage.shape[1] - 2, -1, -1):
+            advantage[:, step] += discount * advantage[:, step + 1]
     true = batch.target_out != Vocab.PAD
-    taught = words + (gain * draws.log_probability + entropy_weight * draws.entropy) * true
-    return -taught.sum() / true.sum()
+    objective = words + (advantage * draws.log_probability + entropy_weight * draws.entropy) * true
+    return -objective.sum() / true.sum()
 
 
 def _log_probability(logits: Tensor, target: Tensor) -> Tensor:
     """Of each target word ``(B, T)``, in nats; 0 for padding."""
     losses = functional.cross_entropy(
-        logits.flatten(0, 1).float(), target.flatten(), ignore_index=Vocab.PAD, reduction="none"
+        logits.flatten(0, 1).float(), target.flatten().long(), ignore_index=Vocab.PAD, reduction="none"
     )
     return -losses.view_as(target)

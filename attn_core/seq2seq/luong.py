@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
 from attn_core.contract import check_size
-from attn_core.mechanisms.dense import attend
+from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq.decoder import Decoder
 from attn_core.seq2seq.encoder import Memory
@@ -60,7 +60,9 @@ class LocalPredictive(nn.Module):
 
     def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
         """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
-        share = torch.sigmoid(self.position(torch.tanh(self.hidden(queries)))[..., 0])
+        found = self.position(torch.tanh(self.hidden(queries)))[..., 0]
+        # In half precision the centre of a long sentence would be a word off.
+        share = torch.sigmoid(found.to(torch.promote_types(found.dtype, torch.float32)))
         return mask.sum(-1, keepdim=True) * share
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
@@ -102,7 +104,8 @@ class LuongDecoder(Decoder):
     equal, ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, which the paper calls concat. ``window`` limits
     the view; without one attention is global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
 
-    Source: Luong et al. 2015, section 3; input feeding: section 3.3. Its networks are LSTMs; ours are GRUs.
+    Source: Luong et al. 2015, section 3; input feeding: section 3.3. Its networks are LSTMs, ours are GRUs; the first
+    state is made as Bahdanau's.
 
     Raises:
         ValueError: a size below 1; in use, tokens of another kind or shape, or a score for other sizes.
@@ -121,6 +124,8 @@ class LuongDecoder(Decoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(vocab_size, embed_dim=embed_dim, hidden_dim=hidden_dim, memory_dim=memory_dim, dropout=dropout)
+        _check_score(score, hidden_dim, memory_dim)
+        _check_window(window, hidden_dim)
         self.score = score
         self.window = window
         self.input_feeding = input_feeding
@@ -174,8 +179,27 @@ class LuongDecoder(Decoder):
         if self.window is None:
             return attend(scores, states, mask[:, None])
         seen, factor = self.window(queries, mask, state.position)
-        context, weights = attend(scores, states, seen)
         if factor is None:
-            return context, weights
-        weights = weights * factor
+            return attend(scores, states, seen)
+        weights = masked_softmax(scores, seen) * factor
         return weights.to(states.dtype) @ states, weights
+
+
+def _check_score(score: Dot | General | Additive, hidden_dim: int, memory_dim: int) -> None:
+    if isinstance(score, General):
+        sizes = (score.key_to_query.out_features, score.key_to_query.in_features)
+    elif isinstance(score, Additive):
+        sizes = (score.query.in_features, score.key.in_features)
+    elif isinstance(score, Dot):
+        sizes = (hidden_dim, hidden_dim)
+    else:
+        raise ValueError(f"score: expected Dot(), General(…) or Additive(…), got {type(score).__name__}")
+    if sizes != (hidden_dim, memory_dim):
+        raise ValueError(f"score: expected one for queries of {hidden_dim} and keys of {memory_dim}, got {sizes}")
+
+
+def _check_window(window: LocalMonotonic | LocalPredictive | None, hidden_dim: int) -> None:
+    if window is not None and not isinstance(window, LocalMonotonic | LocalPredictive):
+        raise ValueError(f"window: expected None, LocalMonotonic or LocalPredictive, got {type(window).__name__}")
+    if isinstance(window, LocalPredictive) and window.hidden.in_features != hidden_dim:
+        raise ValueError(f"window: expected one for states of {hidden_dim}, got {window.hidden.in_features}")

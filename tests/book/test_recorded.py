@@ -60,17 +60,18 @@ def test_a_run_is_recorded(runner, tmp_path):
     assert record["run"]["code"] == runner.code_hash(tmp_path / "trial.py")
 
 
-def test_the_hash_follows_the_script_and_the_package(runner, tmp_path):
-    (tmp_path / "attn_core").mkdir()
-    package = tmp_path / "attn_core" / "part.py"
-    package.write_text("x = 1\n")
-    write(tmp_path, "a = 1\n")
-    hashes = [runner.code_hash(tmp_path / "trial.py", tmp_path)]
-    package.write_text("x = 2\n")
-    hashes.append(runner.code_hash(tmp_path / "trial.py", tmp_path))
-    write(tmp_path, "a = 2\n")
-    hashes.append(runner.code_hash(tmp_path / "trial.py", tmp_path))
-    assert len(set(hashes)) == 3
+def test_the_hash_follows_all_that_a_script_may_import(runner, tmp_path):
+    parts = [tmp_path / "trial.py"]
+    for folder in ("attn_core/data", "benchmarks", "recorded"):
+        (tmp_path / folder).mkdir(parents=True)
+        parts.append(tmp_path / folder / "part.py")
+    for part in parts:
+        part.write_text("x = 1\n", encoding="utf-8")
+    hashes = [runner.code_hash(parts[0], tmp_path)]
+    for part in parts:
+        part.write_text("x = 2\n", encoding="utf-8")
+        hashes.append(runner.code_hash(parts[0], tmp_path))
+    assert len(set(hashes)) == 5
 
 
 @pytest.mark.parametrize(

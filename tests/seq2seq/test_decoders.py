@@ -53,7 +53,9 @@ target = torch.tensor([[1, 4, 5, 6], [1, 7, 8, 0], [1, 9, 10, 11]])
 
 attending = [BahdanauDecoder, two_layers, HardDecoder, luong, luong_fed, local_m, local_p]
 each = pytest.mark.parametrize("decoder", [FixedContextDecoder, *attending])
-soft = pytest.mark.parametrize("decoder", [FixedContextDecoder, BahdanauDecoder, two_layers, luong, luong_fed, local_p])
+soft = pytest.mark.parametrize(
+    "decoder", [FixedContextDecoder, BahdanauDecoder, two_layers, luong, luong_fed, local_m, local_p]
+)
 ways = pytest.mark.parametrize("bidirectional", [False, True])
 
 
@@ -123,8 +125,9 @@ def test_select_reorders_a_state(decoder):
     chosen, after = seq2seq.step(target[rows, 1], state.select(rows))
     assert torch.allclose(chosen, logits[rows], atol=1e-6)
     if decoder is not FixedContextDecoder:
-        before = seq2seq.step(target[:, 1], state)[1].weights
-        assert torch.allclose(after.weights, before[rows], atol=1e-6)
+        before = seq2seq.step(target[:, 1], state)[1]
+        assert torch.allclose(after.weights, before.weights[rows], atol=1e-6)
+        assert torch.equal(before.select(rows).weights, before.weights[rows])
         assert not torch.equal(logits[rows], logits)
 
 
@@ -269,7 +272,7 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: Encoder(5, embed_dim=4, hidden_dim=-1), "hidden_dim: expected an integer of at least 1, got -1"),
         (lambda: BahdanauDecoder(5, **SIZES, memory_dim=0), "memory_dim: expected an integer of at least 1, got 0"),
         (lambda: FixedContextDecoder(5, **SIZES, memory_dim=2.0), "memory_dim: expected an integer .* got 2.0"),
-        (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, score_dim=0), "hidden_dim: expected an integer"),
+        (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, score_dim=0), "score_dim: expected an integer"),
         (lambda: BahdanauDecoder(5, **SIZES, memory_dim=3, num_layers=0), "num_layers: expected an integer"),
         (lambda: Encoder(5, **SIZES, num_layers=0), "num_layers: expected an integer of at least 1, got 0"),
         (lambda: LocalMonotonic(0), "half_width: expected an integer of at least 1, got 0"),
@@ -278,7 +281,24 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: model(luong)(source, lengths, target[0]), "target: expected an integer tensor with 2 axes"),
         (
             lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=Dot()))(source, lengths, target),
-            "queries: expected size 12 on the last axis, got 6",
+            r"score: expected one for queries of 6 and keys of 12, got \(6, 6\)",
+        ),
+        (
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(5, 12))),
+            r"score: expected one for queries of 6 and keys of 12, got \(5, 12\)",
+        ),
+        (
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=Additive(6, 11, 3))),
+            r"score: expected one for queries of 6 and keys of 12, got \(6, 11\)",
+        ),
+        (lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=None)), "score: expected Dot.*got NoneType"),
+        (
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(6, 12), window=3)),
+            "window: expected None, LocalMonotonic or LocalPredictive, got int",
+        ),
+        (
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(6, 12), window=LocalPredictive(7, 2))),
+            "window: expected one for states of 6, got 7",
         ),
         (
             lambda: model(luong).step(target[:2, 0], model(luong).start(source, lengths)),

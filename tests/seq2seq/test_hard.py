@@ -52,7 +52,7 @@ def test_draws_come_as_often_as_their_weight():
     draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
     _, soft = build(BahdanauDecoder).step(target[:, 0], model.start(source, lengths))
     for row in range(2):
-        first = draws.places[row * 4000 : (row + 1) * 4000, 0]
+        first = draws.positions[row * 4000 : (row + 1) * 4000, 0]
         counts = torch.bincount(first, minlength=4).double() / 4000
         weights = soft.weights[row]
         assert (counts - weights).abs().max() < 5 * (weights * (1 - weights) / 4000).sqrt().max()
@@ -70,7 +70,7 @@ def test_a_pass_follows_its_draws():
     draws = model.decoder.draw(memory, target)
     state = soft.decoder.start(memory)
     for t in range(target.shape[1]):
-        lone = torch.nn.functional.one_hot(draws.places[:, t], 4).bool()
+        lone = torch.nn.functional.one_hot(draws.positions[:, t], 4).bool()
         logits, state = soft.decoder.step(target[:, t], state._replace(memory=memory._replace(mask=lone)))
         assert torch.allclose(logits, draws.logits[:, t], atol=1e-12)
 
@@ -186,6 +186,47 @@ def test_the_loss_by_its_formula():
     torch.manual_seed(4)
     loss = reinforce_loss(model, batch, discount=0.5, entropy_weight=0.3)
     assert loss.item() == pytest.approx((total / count).item(), rel=1e-5)
+
+
+def test_an_unlikely_draw_has_its_own_log_probability():
+    model = build()
+    model.decoder.score.energy.weight.data.mul_(10)  # two places now have probabilities below 1e-3
+    batch = batch_of([0], 40_000)
+    draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
+    state = model.decoder.start(model.encoder(source[:1], lengths[:1]))
+    scores = model.decoder.score.score(state.hidden[-1][:, None], state.keys)[0, 0]
+    expected = torch.log_softmax(scores, 0)[draws.positions[:, 0]]
+    assert expected.min().exp() < 5e-4
+    assert torch.allclose(draws.log_probability[:, 0].double(), expected, atol=1e-4)
+
+
+def test_each_word_answers_for_itself_and_entropy_weighs_little_unless_told_otherwise():
+    model, batch = build(), batch_of([0, 1], 4)
+    losses = []
+    for settings in ({}, {"discount": 0.0, "entropy_weight": 0.01}):
+        torch.manual_seed(6)
+        losses.append(reinforce_loss(model, batch, **settings).item())
+    assert losses[0] == losses[1]
+
+
+def test_half_precision():
+    model, batch = build().float(), batch_of([0, 1], 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
+        loss = reinforce_loss(model, batch)
+        logits = model(source, lengths, target)
+    assert draws.log_probability.dtype == draws.entropy.dtype == loss.dtype == torch.float32
+    assert torch.allclose(logits.float(), model(source, lengths, target), atol=0.05)
+    loss.backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_a_sentence_without_a_word_to_look_at_is_refused():
+    model = build()
+    memory = model.encoder(source, lengths)
+    empty = memory._replace(mask=memory.mask & torch.tensor([[True], [False]]))
+    with pytest.raises(ValueError, match="memory: expected a word to look at in every sentence"):
+        model.decoder(empty, target)
 
 
 def test_its_captured_weights_are_ones_and_zeros():
