@@ -40,6 +40,22 @@ def drop_unused_scripts(
     context["script_files"] = [script for script in context["script_files"] if not _is_unused(script)]
 
 
+def name_folded_pages(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Name each fold of the sidebar after the page whose parts it holds; the theme gives it an arrow and no name."""
+    plain = context["generate_toctree_html"]
+
+    def named(*arguments: Any, **settings: Any) -> Any:
+        found = plain(*arguments, **settings)
+        for summary in found.select("details > summary") if hasattr(found, "select") else ():
+            link = summary.find_parent("li").find("a")
+            summary["aria-label"] = link.get_text(" ", strip=True)
+        return found
+
+    context["generate_toctree_html"] = named
+
+
 def mend_for_screen_readers(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -130,5 +146,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("recorded-heatmap", RecordedHeatmap)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
+    app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
