@@ -24,14 +24,20 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 - What a mechanism cannot do it refuses with a ``ValueError`` that names the argument, what was expected, what came.
 """
 
+from attn_core.cache import KVCache
 from attn_core.capture import capture_attention
 from attn_core.device import default_device
+from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
+from attn_core.multi_head import MultiHeadAttention
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdditiveAttention",
     "Dense",
+    "KVCache",
+    "MultiHeadAttention",
     "attend",
     "attention",
     "attention_with_weights",

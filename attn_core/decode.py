@@ -213,7 +213,6 @@ def translate(
     return [result for result in results if result is not None]
 
 
-@torch.no_grad()
 def forced_attention(
     model: nn.Module, pairs: Sequence[Pair], source_vocab: Vocab, target_vocab: Vocab, *, batch_size: int = 256
 ) -> list[Tensor]:
@@ -226,6 +225,14 @@ def forced_attention(
     Raises:
         ValueError: no pairs, or a model in which not just one module has attention weights to show.
     """
+    return [heads.mean(0) for heads in forced_heads(model, pairs, source_vocab, target_vocab, batch_size=batch_size)]
+
+
+@torch.no_grad()
+def forced_heads(
+    model: nn.Module, pairs: Sequence[Pair], source_vocab: Vocab, target_vocab: Vocab, *, batch_size: int = 256
+) -> list[Tensor]:
+    """As ``forced_attention``, each head by itself: one tensor of maps ``(H, T, S + 1)`` per pair."""
     device = next(model.parameters()).device
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].source))
     results: dict[int, Tensor] = {}
@@ -237,10 +244,9 @@ def forced_attention(
             model(on_device.source, on_device.source_lengths, on_device.target_in)
         if len(maps) != 1:
             raise ValueError(f"model: expected one module with attention weights, got {sorted(maps)}")
-        weights = next(iter(maps.values()))[0].mean(1).cpu()
-        for row in weights:
+        for heads in next(iter(maps.values()))[0].cpu():
             pair = pairs[order[done]]
-            results[order[done]] = row[: len(pair.target), : len(pair.source) + 1].clone()
+            results[order[done]] = heads[:, : len(pair.target), : len(pair.source) + 1].clone()
             done += 1
     return [results[i] for i in range(len(pairs))]
 

@@ -13,8 +13,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Who may import whom: a module imports from its own room and from rooms that stand before it.
 ROOMS = [
     ("companion", "contract", "device"),
-    ("capture", "data", "masks", "scores", "maps"),
+    ("capture", "data", "masks", "scores", "maps", "positions", "cache"),
     ("mechanisms",),
+    ("multi_head",),
     ("seq2seq", "metrics"),
     ("checkpoint", "decode"),
     ("train",),

@@ -150,6 +150,24 @@ class Dense(nn.Module):
         dropout = self.dropout if self.training else 0.0
         return _fused(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
 
+    def with_weights(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """``attention_with_weights`` with this module's dropout; the weights are those before it."""
+        out, weights = attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        if self.training and self.dropout > 0:
+            kept = functional.dropout(weights, self.dropout)
+            out = kept @ v.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        return out, weights
+
     def extra_repr(self) -> str:
         """The setting that ``print`` shows."""
         return f"dropout={self.dropout}"
@@ -172,6 +190,7 @@ def _fused(
         # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
         return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
     factor = _scale(q, scale)
+    causal = causal and queries > 1  # the last query sees every key
     # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
     # its kernels take it only when there is no other mask.
     plain_causal = causal and mask is None and bias is None and queries == keys

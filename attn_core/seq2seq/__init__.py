@@ -12,6 +12,7 @@ from attn_core.seq2seq.fixed import FixedContextDecoder, FixedContextState
 from attn_core.seq2seq.hard import HardDecoder, reinforce_loss
 from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder, LuongState
 from attn_core.seq2seq.model import Seq2Seq
+from attn_core.seq2seq.multi_head import MultiHeadDecoder, MultiHeadState
 
 __all__ = [
     "BahdanauDecoder",
@@ -26,6 +27,8 @@ __all__ = [
     "LuongDecoder",
     "LuongState",
     "Memory",
+    "MultiHeadDecoder",
+    "MultiHeadState",
     "Seq2Seq",
     "State",
     "reinforce_loss",

@@ -9,6 +9,7 @@ from attn_core.seq2seq.decoder import State
 from attn_core.seq2seq.encoder import Encoder
 from attn_core.seq2seq.fixed import FixedContextDecoder
 from attn_core.seq2seq.luong import LuongDecoder
+from attn_core.seq2seq.multi_head import MultiHeadDecoder
 
 
 class Seq2Seq(nn.Module):
@@ -17,7 +18,9 @@ class Seq2Seq(nn.Module):
     Source: Sutskever et al. 2014; Cho et al. 2014.
     """
 
-    def __init__(self, encoder: Encoder, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder) -> None:
+    def __init__(
+        self, encoder: Encoder, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder | MultiHeadDecoder
+    ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder

@@ -1,0 +1,294 @@
+"""Multi-head attention: projections, heads, grouped key-value heads, positions, a cache; around any mechanism."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attn_core import masks
+from attn_core.cache import KVCache
+from attn_core.capture import is_captured, record
+from attn_core.contract import check_size, kind
+from attn_core.mechanisms.dense import Dense
+from attn_core.positions import RelativePositions
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each on its own learned projections of queries, keys and values.
+
+    ``num_heads`` heads of size ``head_dim`` (``model_dim / num_heads`` by default) read ``num_kv_heads`` key-value
+    heads: as many by default, one in multi-query attention, some number between that divides ``num_heads`` in
+    grouped-query attention. Keys and values come with ``key_dim`` and ``value_dim`` entries, ``model_dim`` by default.
+    ``bias`` adds one to each of the four projections.
+
+    ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
+    any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
+
+    Raises:
+        ValueError: a size below 1, heads that do not divide, or ``positions`` made for other heads.
+
+    Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
+    weights start after Glorot and Bengio 2010, the biases at zero.
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        head_dim: int | None = None,
+        bias: bool = True,
+        positions: RelativePositions | None = None,
+        mechanism: Callable[..., Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        check_size("model_dim", model_dim)
+        check_size("num_heads", num_heads)
+        if head_dim is None:
+            if model_dim % num_heads:
+                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
+            head_dim = model_dim // num_heads
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        key_dim = model_dim if key_dim is None else key_dim
+        value_dim = key_dim if value_dim is None else value_dim
+        sizes = {"head_dim": head_dim, "num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
+        for name, size in sizes.items():
+            check_size(name, size)
+        if num_heads % num_kv_heads:
+            raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
+        self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
+        self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
+        self.key = nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
+        self.value = nn.Linear(value_dim, num_kv_heads * head_dim, bias=bias)
+        self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
+        self.positions = positions
+        self.mechanism = Dense() if mechanism is None else mechanism
+        for projection in (self.query, self.key, self.value, self.out):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+        if positions is not None:
+            self._check_positions(positions)
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor | None = None,
+        values: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        cache: KVCache | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from ``queries`` to ``keys`` and ``values``; without keys to the queries themselves.
+
+        Shapes: ``queries (B, T, model_dim)``, ``keys (B, S, key_dim)``, ``values (B, S, value_dim)``, by default the
+        keys; ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, S)``. Returns ``(B, T, model_dim)``.
+
+        With a ``cache``, the queries are each row's next T tokens: they join what is cached and attend to all of it,
+        causally. ``lengths (B,)`` says how many of the T are true where rows differ; what comes out at the others has
+        no meaning. In ``mask`` and ``bias``, S is then the cache's ``longest`` after this call. However a sequence is
+        cut into calls, the outputs are the same.
+
+        Raises:
+            ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
+                full, of other sizes, or given together with keys or without ``causal=True``; ``lengths``
+                without a cache.
+        """
+        self._check("queries", queries, self.query.in_features)
+        if cache is None:
+            if lengths is not None:
+                raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
+            return self.read(
+                queries, *self.prepare(queries if keys is None else keys, values), mask=mask, bias=bias, causal=causal
+            )
+        if keys is not None or values is not None or not causal:
+            raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
+        tokens = torch.arange(queries.shape[1], device=queries.device)
+        before, even = cache.lengths, cache.uniform and lengths is None
+        places = cache.longest + tokens if even else before[:, None] + tokens
+        k, v = cache.append(*self._project(queries, queries, places), lengths)
+        if not even:  # the last query of a row is not aligned with the last key of the longest row
+            past = masks.causal(queries.shape[1], k.shape[2], before)
+            mask = past if mask is None else mask & past
+        try:
+            return self._attend(queries, k, v, places, mask=mask, bias=bias, causal=even)
+        except ValueError:
+            cache.truncate(before)  # a call that failed can be made again
+            raise
+
+    def prepare(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
+
+        Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys.
+
+        Raises:
+            ValueError: an input of another size or kind.
+        """
+        self._check("keys", keys, self.key.in_features)
+        if values is None:
+            values = keys
+        self._check("values", values, self.value.in_features)
+        if values.shape[:2] != keys.shape[:2]:
+            raise ValueError(
+                f"values: expected leading axes {tuple(keys.shape[:2])}, as keys, got {tuple(values.shape)}"
+            )
+        return self._project(keys, values, torch.arange(keys.shape[1], device=keys.device))
+
+    def read(
+        self,
+        queries: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from ``queries (B, T, model_dim)`` to keys and values that ``prepare`` gave: ``(B, T, model_dim)``.
+
+        Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
+        """
+        self._check("queries", queries, self.query.in_features)
+        return self._attend(queries, k, v, _last_places(queries, k), mask=mask, bias=bias, causal=causal)
+
+    def read_with_weights(
+        self,
+        queries: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """``read`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
+
+        Raises:
+            ValueError: as ``forward``, or the mechanism has no weights to show.
+        """
+        self._check("queries", queries, self.query.in_features)
+        q, bias = self._ask(queries, k, _last_places(queries, k), bias)
+        out, weights = self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)
+        return self._merge(out), weights
+
+    def new_cache(self, batch_size: int, capacity: int) -> KVCache:
+        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows."""
+        weight = self.key.weight
+        kind_of = weight.device.type
+        # Under autocast the projections come out in its dtype.
+        dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
+        return KVCache(batch_size, self.num_kv_heads, capacity, self.head_dim, dtype=dtype, device=weight.device)
+
+    @classmethod
+    def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
+        """The same layer with the weights of PyTorch's, copied; its dropout on the weights comes along.
+
+        Mind the mask: PyTorch's ``key_padding_mask`` and boolean ``attn_mask`` are True where one may *not* attend.
+
+        Raises:
+            ValueError: ``layer`` is no ``nn.MultiheadAttention``, or has extra keys (``add_bias_kv``,
+                ``add_zero_attn``), which this layer has not.
+        """
+        if not isinstance(layer, nn.MultiheadAttention):
+            raise ValueError(f"layer: expected an nn.MultiheadAttention, got {type(layer).__name__}")
+        if layer.bias_k is not None or layer.add_zero_attn:
+            raise ValueError("layer: expected none with add_bias_kv or add_zero_attn, got one")
+        ours = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            key_dim=layer.kdim,
+            value_dim=layer.vdim,
+            bias=layer.in_proj_bias is not None,
+            mechanism=Dense(dropout=layer.dropout),
+        ).to(layer.out_proj.weight)
+        if layer.in_proj_weight is not None:
+            weights = layer.in_proj_weight.chunk(3)
+        else:
+            weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+        with torch.no_grad():
+            for ours_in, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
+                ours_in.weight.copy_(weight)
+            if layer.in_proj_bias is not None:
+                for ours_in, bias in zip((ours.query, ours.key, ours.value), layer.in_proj_bias.chunk(3), strict=True):
+                    ours_in.bias.copy_(bias)
+        ours.out.load_state_dict(layer.out_proj.state_dict())
+        return ours.train(layer.training)
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
+
+    def _project(self, keys: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = self._split(self.key(keys)), self._split(self.value(values))
+        return (k if self.positions is None else self.positions.turn(k, places)), v
+
+    def _attend(
+        self,
+        queries: Tensor,
+        k: Tensor,
+        v: Tensor,
+        places: Tensor,
+        *,
+        mask: Tensor | None,
+        bias: Tensor | None,
+        causal: bool,
+    ) -> Tensor:
+        q, bias = self._ask(queries, k, places, bias)
+        if is_captured(self):
+            return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
+        return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))
+
+    def _ask(self, queries: Tensor, k: Tensor, places: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The projected queries ``(B, H, T, D)``, and the bias with what positions add to it."""
+        q = self._split(self.query(queries))
+        if self.positions is None:
+            return q, bias
+        by_place = self.positions.bias(places, torch.arange(k.shape[2], device=k.device))
+        if by_place is not None:
+            bias = by_place if bias is None else bias + by_place
+        return self.positions.turn(q, places), bias
+
+    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        if not hasattr(self.mechanism, "with_weights"):
+            name = type(self.mechanism).__name__
+            raise ValueError(f"mechanism: expected one that has weights to capture, got {name}")
+        out, weights = self.mechanism.with_weights(q, k, v, **options)
+        if is_captured(self):
+            record(self, weights)
+        return out, weights
+
+    def _merge(self, out: Tensor) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)`` side by side, projected: ``(B, T, model_dim)``."""
+        return self.out(out.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def _check(self, name: str, x: Tensor, size: int) -> None:
+        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
+            raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
+        wanted = self.query.weight
+        if x.device != wanted.device:
+            raise ValueError(f"{name}: expected device {wanted.device}, the weights', got {x.device}")
+        if x.dtype != wanted.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"{name}: expected dtype {wanted.dtype}, the weights', got {x.dtype}")
+
+    def _check_positions(self, positions: RelativePositions) -> None:
+        place = torch.zeros(1, dtype=torch.long)
+        positions.turn(torch.zeros(1, self.num_heads, 1, self.head_dim), place)
+        by_place = positions.bias(place, place)
+        if by_place is not None and by_place.shape[0] != self.num_heads:
+            raise ValueError(f"positions: expected a bias for {self.num_heads} heads, got {by_place.shape[0]}")
+
+
+def _last_places(queries: Tensor, k: Tensor) -> Tensor:
+    """The positions of queries that stand at the end of the keys."""
+    return torch.arange(queries.shape[1], device=queries.device) + (k.shape[2] - queries.shape[1])

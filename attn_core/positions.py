@@ -1,0 +1,261 @@
+"""Where a token stands: encodings added to embeddings, and positions that act inside the scores.
+
+Sinusoidal and learned encodings are added to the tokens' vectors ``(B, T, C)``. Rotary positions turn queries and keys,
+and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)`` takes either.
+"""
+
+import math
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.contract import check_size, kind
+
+_INTEGERS = (torch.int64, torch.int32)
+
+
+class RelativePositions(Protocol):
+    """Positions that act inside the scores."""
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:
+        """Queries or keys ``(B, H, n, D)`` as seen from ``places (n,)`` or ``(B, n)``."""
+
+    def bias(self, query_places: Tensor, key_places: Tensor) -> Tensor | None:
+        """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None where that is nothing."""
+
+
+def sinusoidal(
+    length: int,
+    dim: int,
+    *,
+    base: float = 10_000.0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Sinusoids of falling frequency: column 2j is sin(i / base^(2j/dim)) at position i, column 2j+1 its cosine.
+
+    Shapes: returns ``(length, dim)``. An odd ``dim`` ends with a sine whose cosine is left out. The angles are exact to
+    float64 at any position (float32 where a device has no more).
+
+    Raises:
+        ValueError: ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not floating.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    if not isinstance(length, int) or isinstance(length, bool) or length < 0:
+        raise ValueError(f"length: expected an integer of at least 0, got {length!r}")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
+    return _encode(torch.arange(length, device=device), dim, base).to(dtype)
+
+
+def relative_rotation(
+    delta: float,
+    dim: int,
+    *,
+    base: float = 10_000.0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """The matrix M that moves every sinusoidal encoding by ``delta`` positions: p(i + δ) = M p(i), whatever i is.
+
+    Shapes: returns ``(dim, dim)``, with one 2×2 rotation by the angle δ / base^(2j/dim) for each pair of columns.
+    ``delta`` may be negative, or no integer.
+
+    Raises:
+        ValueError: ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    if not isinstance(delta, int | float) or isinstance(delta, bool) or not math.isfinite(delta):
+        raise ValueError(f"delta: expected a finite number, got {delta!r}")
+    _check_even("dim", dim)
+    angles = delta * _frequencies(dim, base, torch.device(device or "cpu"))
+    cos, sin = angles.cos(), angles.sin()
+    blocks = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
+    return torch.block_diag(*blocks).to(dtype)
+
+
+class Sinusoidal(nn.Module):
+    """Adds ``sinusoidal`` encodings to token vectors.
+
+    Nothing is stored: the encodings are computed for the positions at hand, on the device and in the dtype of the
+    vectors. So any length will do, there is nothing to move or to save, and half precision rounds each sum only once.
+
+    Raises:
+        ValueError: ``dim`` below 1 or ``base`` not above 0; in use, vectors of another size, or an offset that is
+            neither an integer of at least 0 nor an integer tensor ``(B,)``.
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+
+    def __init__(self, dim: int, *, base: float = 10_000.0) -> None:
+        super().__init__()
+        check_size("dim", dim)
+        _check_base(base)
+        self.dim, self.base = dim, base
+
+    def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
+        """Vectors ``x (B, T, dim)`` of the positions from ``offset`` on, with their encodings: the same shape.
+
+        ``offset`` counts the positions before the first one; an integer tensor ``(B,)`` gives each row its own.
+        """
+        places = _places(x, self.dim, offset)
+        encodings = _encode(places, self.dim, self.base)
+        return (x + encodings.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"dim={self.dim}, base={self.base:g}"
+
+
+class Learned(nn.Module):
+    """Adds one learned vector for each position up to ``max_length``: trained like any other weight.
+
+    Raises:
+        ValueError: a size below 1; in use, vectors of another size, a bad offset as in ``Sinusoidal``, or a position
+            past ``max_length``.
+
+    Source: Gehring et al. 2017, section 3.1. The vectors start at standard deviation 0.02, as in Devlin et al. 2018.
+    """
+
+    def __init__(self, max_length: int, dim: int) -> None:
+        super().__init__()
+        check_size("max_length", max_length)
+        check_size("dim", dim)
+        self.weight = nn.Parameter(torch.empty(max_length, dim))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
+        """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
+        max_length, dim = self.weight.shape
+        places = _places(x, dim, offset)
+        last = places.max().item() if places.numel() else -1
+        if last >= max_length:
+            raise ValueError(f"x: expected positions below max_length {max_length}, got position {last}")
+        return (x + self.weight[places]).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"max_length={self.weight.shape[0]}, dim={self.weight.shape[1]}"
+
+
+class Rotary(nn.Module):
+    """Turns queries and keys by their positions, so that each product depends on the distance alone.
+
+    Entries 2j and 2j+1 of a head are the plane in which position i turns by the angle i / base^(2j/head_dim). Values
+    are left as they are.
+
+    Raises:
+        ValueError: ``head_dim`` not even, or ``base`` not above 0; in use, heads of another size, or places that do
+            not go with them.
+
+    Source: Su et al. 2021, eq. 15 and 34.
+    """
+
+    def __init__(self, head_dim: int, *, base: float = 10_000.0) -> None:
+        super().__init__()
+        _check_even("head_dim", head_dim)
+        _check_base(base)
+        self.head_dim, self.base = head_dim, base
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:
+        """Queries or keys ``x (B, H, n, head_dim)`` turned by ``places (n,)`` or ``(B, n)``: the same shape."""
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point or x.shape[3] != self.head_dim:
+            raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
+        if not isinstance(places, Tensor) or places.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
+            raise ValueError(f"places: expected {x.shape[2]} of them, for all rows or for each, got {kind(places)}")
+        wide = torch.promote_types(x.dtype, torch.float32)
+        angles = _angles(places, self.head_dim, self.base)
+        if places.dim() == 2:
+            angles = angles[:, None]  # the same for all heads
+        cos, sin = angles.cos().to(wide), angles.sin().to(wide)
+        even, odd = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
+
+    def bias(self, query_places: Tensor, key_places: Tensor) -> None:
+        """Nothing: rotary positions act on queries and keys."""
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"head_dim={self.head_dim}, base={self.base:g}"
+
+
+class ALiBi(nn.Module):
+    """Takes from each score the distance between query and key, times a slope that each head has of its own.
+
+    The slopes fall geometrically: 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past
+    the power of two below H take every other slope of the power above. Nothing is learned.
+
+    Source: Press et al. 2022, section 3; for other numbers of heads, the authors' published code.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        check_size("num_heads", num_heads)
+        self.num_heads = num_heads
+        below = 2 ** (num_heads.bit_length() - 1)
+        more = [2 ** (-4 * (2 * h + 1) / below) for h in range(num_heads - below)]
+        self.slopes = [*(2 ** (-8 * (h + 1) / below) for h in range(below)), *more]
+
+    def turn(self, x: Tensor, places: Tensor) -> Tensor:
+        """``x`` as it is: ALiBi acts on the scores."""
+        return x
+
+    def bias(self, query_places: Tensor, key_places: Tensor) -> Tensor:
+        """The bias −slope · |i − j|, float32: ``(H, T, S)`` for places ``(T,)`` and ``(S,)``; with a row for each
+        sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
+        """
+        distances = (query_places[..., :, None] - key_places[..., None, :]).abs().float()
+        slopes = torch.tensor(self.slopes, device=distances.device)
+        return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"num_heads={self.num_heads}"
+
+
+def _encode(places: Tensor, dim: int, base: float) -> Tensor:
+    """Encodings ``(…, dim)`` of ``places (…)``, as precise as the device allows."""
+    check_size("dim", dim)
+    angles = _angles(places, dim, base)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
+
+
+def _angles(places: Tensor, dim: int, base: float) -> Tensor:
+    frequencies = _frequencies(dim, base, places.device)
+    return places[..., None].to(frequencies.dtype) * frequencies
+
+
+def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
+    """Radians per position of each pair of columns ``(ceil(dim / 2),)``."""
+    _check_base(base)
+    # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
+    dtype = torch.float32 if device.type == "mps" else torch.float64
+    return base ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
+
+
+def _places(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
+    """The positions ``(T,)`` or ``(B, T)`` of vectors ``x (B, T, dim)`` that come after ``offset`` others."""
+    if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
+        raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
+    tokens = torch.arange(x.shape[1], device=x.device)
+    if isinstance(offset, Tensor):
+        if offset.dtype not in _INTEGERS or offset.shape != x.shape[:1]:
+            raise ValueError(f"offset: expected an integer tensor of shape ({x.shape[0]},), got {kind(offset)}")
+        return offset.to(x.device)[:, None] + tokens
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
+    return offset + tokens
+
+
+def _check_base(base: float) -> None:
+    if not isinstance(base, int | float) or isinstance(base, bool) or not (math.isfinite(base) and base > 0):
+        raise ValueError(f"base: expected a finite number above 0, got {base!r}")
+
+
+def _check_even(name: str, size: int) -> None:
+    check_size(name, size)
+    if size % 2:
+        raise ValueError(f"{name}: expected an even size, since entries turn in pairs, got {size}")

@@ -1,0 +1,387 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attn_core import AdditiveAttention, Dense, KVCache, MultiHeadAttention, capture_attention, masks
+from attn_core.companion import load_d2l
+from attn_core.mechanisms.dense import attention_with_weights
+from attn_core.positions import ALiBi, Rotary
+from tests import reference
+
+LENGTHS = torch.tensor([7, 3, 5])
+
+
+def draw(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def make(*args, seed=0, **options):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        layer = MultiHeadAttention(*args, **options)
+        for projection in (layer.query, layer.key, layer.value, layer.out):
+            if projection.bias is not None:
+                nn.init.normal_(projection.bias, std=0.3)
+    return layer
+
+
+def by_loops(layer, queries, keys, values, *, causal=False, mask=None):
+    """Head by head in float64: slice each projection's weight, attend, and add up each head's share of the output."""
+    layer = {
+        name: (p.weight.detach().double(), p.bias.detach().double())
+        for name, p in layer.named_children()
+        if isinstance(p, nn.Linear)
+    } | {"sizes": (layer.num_heads, layer.num_kv_heads, layer.head_dim)}
+    heads, kv_heads, size = layer["sizes"]
+    total = layer["out"][1].expand(*queries.shape[:2], -1).clone()
+    for head in range(heads):
+        own, shared = slice(head * size, (head + 1) * size), head // (heads // kv_heads)
+        shared = slice(shared * size, (shared + 1) * size)
+        parts = []
+        for name, x, rows in (("query", queries, own), ("key", keys, shared), ("value", values, shared)):
+            weight, bias = layer[name]
+            parts.append((x.double() @ weight[rows].T + bias[rows])[:, None])
+        one_mask = None if mask is None else mask.expand(-1, heads, -1, -1)[:, head : head + 1]
+        out, _ = reference.attention(*parts, causal=causal, mask=one_mask)
+        total += out[:, 0] @ layer["out"][0][:, own].T
+    return total
+
+
+@pytest.mark.parametrize("kv_heads", [6, 3, 2, 1])
+@pytest.mark.parametrize("causal", [False, True])
+def test_it_equals_heads_computed_one_by_one(kv_heads, causal):
+    layer = make(12, 6, num_kv_heads=kv_heads)
+    x = draw(3, 7, 12)
+    mask = masks.padding(LENGTHS, 7)
+    wanted = by_loops(layer, x, x, x, causal=causal, mask=mask)
+    torch.testing.assert_close(layer(x, mask=mask, causal=causal).double(), wanted, atol=3e-6, rtol=0)
+
+
+def test_cross_attention_takes_keys_and_values_of_other_sizes_and_lengths():
+    layer = make(12, 3, key_dim=5, value_dim=4, head_dim=7)
+    queries, keys, values = draw(2, 3, 12), draw(2, 6, 5, seed=1), draw(2, 6, 4, seed=2)
+    wanted = by_loops(layer, queries, keys, values)
+    torch.testing.assert_close(layer(queries, keys, values).double(), wanted, atol=3e-6, rtol=0)
+
+
+def test_what_is_prepared_once_serves_every_read():
+    layer = make(12, 3, key_dim=5)
+    queries, keys = draw(2, 3, 12), draw(2, 6, 5, seed=1)
+    k, v = layer.prepare(keys)
+    torch.testing.assert_close(layer.read(queries, k, v), layer(queries, keys))
+    torch.testing.assert_close(layer.read(queries[:, 1:2], k, v), layer(queries, keys)[:, 1:2])
+
+
+def gradients(out, inputs, toward):
+    return torch.autograd.grad(out, inputs, toward)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("causal", [True, False])
+def test_with_copied_weights_it_equals_torch(bias, causal):
+    torch_layer = nn.MultiheadAttention(16, 4, bias=bias, batch_first=True)
+    if bias:
+        nn.init.normal_(torch_layer.in_proj_bias)
+        nn.init.normal_(torch_layer.out_proj.bias)
+    ours = MultiHeadAttention.from_torch(torch_layer)
+    x, toward = draw(3, 7, 16).requires_grad_(), draw(3, 7, 16, seed=1) / 21  # as of a mean over the 21 tokens
+    hidden = ~masks.valid(LENGTHS, 7)
+    future = ~masks.causal(7, 7) if causal else None
+    wanted, _ = torch_layer(x, x, x, key_padding_mask=hidden, attn_mask=future, need_weights=False)
+    found = ours(x, mask=masks.padding(LENGTHS, 7), causal=causal)
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    parameters = [torch_layer.in_proj_weight, torch_layer.out_proj.weight]
+    own = [ours.query.weight, ours.key.weight, ours.value.weight, ours.out.weight]
+    if bias:
+        parameters += [torch_layer.in_proj_bias, torch_layer.out_proj.bias]
+        own += [ours.query.bias, ours.key.bias, ours.value.bias, ours.out.bias]
+    theirs, mine = gradients(wanted, [x, *parameters], toward), gradients(found, [x, *own], toward)
+    close = {"atol": 1e-6, "rtol": 0}
+    torch.testing.assert_close(mine[0], theirs[0], **close)
+    torch.testing.assert_close(torch.cat(mine[1:4]), theirs[1], **close)
+    torch.testing.assert_close(mine[4], theirs[2], **close)
+    if bias:
+        torch.testing.assert_close(torch.cat(mine[5:8]), theirs[3], **close)
+        torch.testing.assert_close(mine[8], theirs[4], **close)
+
+
+def test_torch_layers_with_other_sizes_dtypes_and_dropout_come_over():
+    torch_layer = nn.MultiheadAttention(12, 3, kdim=5, vdim=4, dropout=0.25, batch_first=True).double().eval()
+    ours = MultiHeadAttention.from_torch(torch_layer)
+    queries, keys, values = (draw(2, n, c, dtype=torch.float64) for n, c in ((3, 12), (6, 5), (6, 4)))
+    wanted, _ = torch_layer(queries, keys, values)
+    torch.testing.assert_close(ours(queries, keys, values), wanted, atol=1e-12, rtol=0)
+    assert ours.mechanism.dropout == 0.25 and not ours.training
+    ours.query.weight.data.zero_()
+    assert bool(torch_layer.q_proj_weight.any()), "the weights are copied, not shared"
+
+
+@pytest.mark.parametrize("broken", [nn.Linear(3, 3), nn.MultiheadAttention(4, 2, add_bias_kv=True)])
+def test_what_has_no_counterpart_is_refused(broken):
+    with pytest.raises(ValueError, match="^layer: expected"):
+        MultiHeadAttention.from_torch(broken)
+
+
+def test_with_copied_weights_it_equals_d2l():
+    d2l = load_d2l()
+    theirs = d2l.MultiHeadAttention(16, 16, 16, 16, 4, dropout=0.0)
+    ours = MultiHeadAttention(16, 4, bias=False)
+    for name, one in (("W_q", ours.query), ("W_k", ours.key), ("W_v", ours.value), ("W_o", ours.out)):
+        one.load_state_dict(getattr(theirs, name).state_dict())
+    x, toward = draw(3, 7, 16).requires_grad_(), draw(3, 7, 16, seed=1) / 21  # as of a mean over the 21 tokens
+    wanted, found = theirs(x, x, x, LENGTHS), ours(x, mask=masks.padding(LENGTHS, 7))
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+    pairs = [(ours.query, theirs.W_q), (ours.key, theirs.W_k), (ours.value, theirs.W_v), (ours.out, theirs.W_o)]
+    mine = gradients(found, [x, *(a.weight for a, _ in pairs)], toward)
+    wanted = gradients(wanted, [x, *(b.weight for _, b in pairs)], toward)
+    torch.testing.assert_close(mine, wanted, atol=1e-6, rtol=0)
+
+
+def test_additive_scores_serve_as_well_as_products():
+    layer = make(12, 3, num_kv_heads=1, mechanism=AdditiveAttention(4, 5))
+    x = draw(2, 6, 12)
+    score = layer.mechanism.score
+    heads = []
+    for head in range(3):
+        q = (layer.query(x))[..., 4 * head : 4 * head + 4]
+        hidden = torch.tanh(score.query(q)[:, :, None] + score.key(layer.key(x))[:, None])
+        heads.append((hidden @ score.energy.weight[0]).softmax(-1) @ layer.value(x))
+    torch.testing.assert_close(layer(x), layer.out(torch.cat(heads, -1)), atol=2e-6, rtol=0)
+    layer(x).sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
+@pytest.mark.parametrize("mechanism", [Dense(), Dense(dropout=0.5), AdditiveAttention(4, 5)])
+def test_captured_weights_give_the_outputs(mechanism):
+    layer = make(12, 3, num_kv_heads=1, mechanism=mechanism).eval()
+    x = draw(2, 6, 12)
+    with capture_attention(layer) as maps:
+        out = layer(x, causal=True)
+    ((name, (weights,)),) = maps.items()
+    assert name == "" and weights.shape == (2, 3, 6, 6)
+    assert not weights.triu(1).any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 6))
+    mixed = weights @ layer.value(x)[:, None]
+    torch.testing.assert_close(layer.out(mixed.transpose(1, 2).flatten(2)), out, atol=2e-6, rtol=0)
+    torch.testing.assert_close(layer(x, causal=True), out, atol=2e-6, rtol=0)
+
+
+def test_a_mechanism_without_weights_cannot_be_captured_and_says_so():
+    layer = make(12, 3, mechanism=lambda q, k, v, **options: attention_with_weights(q, k, v, **options)[0])
+    layer(draw(1, 2, 12))
+    with capture_attention(layer), pytest.raises(ValueError, match="^mechanism: expected one that has weights"):
+        layer(draw(1, 2, 12))
+
+
+def test_dropout_falls_on_captured_weights_too():
+    layer = make(12, 3, mechanism=Dense(dropout=0.5))
+    x = draw(1, 6, 12)
+    with capture_attention(layer) as maps, torch.random.fork_rng():
+        torch.manual_seed(0)
+        first, second = layer(x), layer(x)
+    assert not torch.allclose(first, second)
+    assert torch.equal(*maps[""]), "the weights before dropout are shown"
+
+
+def test_an_empty_row_gives_the_output_bias_and_finite_gradients():
+    layer = make(12, 3)
+    x = draw(2, 4, 12).requires_grad_()
+    out = layer(x, mask=masks.padding(torch.tensor([4, 0]), 4))
+    torch.testing.assert_close(out[1], layer.out.bias.expand(4, -1))
+    out.sum().backward()
+    assert torch.isfinite(x.grad).all() and not x.grad[1].any()
+
+
+def test_gradients_are_right():
+    layer = make(4, 2, num_kv_heads=1, positions=Rotary(2)).double()
+    x = draw(2, 3, 4, dtype=torch.float64).requires_grad_()
+    mask = masks.padding(torch.tensor([3, 2]), 3)
+    assert torch.autograd.gradcheck(lambda x: layer(x, mask=mask, causal=True), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_near_float64(dtype):
+    layer = make(16, 4)
+    x = draw(2, 9, 16)
+    wanted = layer.double()(x.double())
+    found = layer.to(dtype)(x.to(dtype))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), wanted, atol=4 * reference.tolerance(dtype), rtol=0)
+
+
+def test_autocast_runs_with_a_cache():
+    layer = make(16, 4)
+    x = draw(2, 6, 16)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        whole, cache = layer(x, causal=True), layer.new_cache(2, 6)
+        parts = [layer(part, causal=True, cache=cache) for part in x.split(2, dim=1)]
+    assert cache.keys.dtype == torch.bfloat16
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=2e-2, rtol=0)
+
+
+def test_inputs_stay_as_they_were():
+    layer, x = make(12, 3, positions=Rotary(4)), draw(2, 5, 12)
+    bias, mask = draw(5, 5), masks.padding(torch.tensor([5, 2]), 5)
+    before = [t.clone() for t in (x, bias, mask)]
+    layer(x, mask=mask, bias=bias, causal=True)
+    assert all(torch.equal(a, b) for a, b in zip(before, (x, bias, mask), strict=True))
+
+
+# Positions and the cache
+
+
+def relative(layer):
+    return {"none": None, "rotary": Rotary(4), "alibi": ALiBi(6)}[layer]
+
+
+def test_rotary_and_alibi_move_with_the_tokens():
+    """Shifted right behind hidden tokens, a sentence gives the same outputs: only distances count."""
+    for name in ("rotary", "alibi"):
+        layer, x = make(24, 6, positions=relative(name)), draw(1, 5, 24)
+        shifted = torch.cat([draw(1, 3, 24, seed=1), x], 1)
+        mask = torch.arange(8) >= 3
+        torch.testing.assert_close(
+            layer(shifted, mask=mask, causal=True)[:, 3:], layer(x, causal=True), atol=2e-6, rtol=0
+        )
+        mixed = x[:, torch.tensor([1, 0, 2, 3, 4])]
+        assert not torch.allclose(layer(mixed)[:, 4], layer(x)[:, 4], atol=1e-4), "and order counts"
+
+
+def test_positions_add_to_a_given_bias():
+    layer, x, bias = make(24, 6, positions=ALiBi(6)), draw(1, 5, 24), draw(5, 5, seed=2)
+    plain = make(24, 6)
+    place = torch.arange(5)
+    slopes = torch.tensor([2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3])
+    by_hand = bias - slopes[:, None, None] * (place[:, None] - place).abs()
+    torch.testing.assert_close(layer(x, bias=bias), plain(x, bias=by_hand), atol=2e-6, rtol=0)
+
+
+CUTS = {"one by one": [1] * 9, "in chunks": [4, 1, 3, 1], "at once": [9]}
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+@pytest.mark.parametrize("cut", CUTS)
+@torch.no_grad()
+def test_with_a_cache_the_outputs_are_those_of_one_pass(positions, cut):
+    layer, x = make(24, 6, num_kv_heads=2, positions=relative(positions)), draw(3, 9, 24)
+    cache = layer.new_cache(3, 9)
+    parts = [layer(part, causal=True, cache=cache) for part in x.split(CUTS[cut], dim=1)]
+    torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True), atol=1e-5, rtol=0)
+    assert cache.longest == 9 and cache.uniform
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+@pytest.mark.parametrize("steps", [[5, 1, 1, 1], [2, 3, 0, 3], [1] * 8, [8]])
+@torch.no_grad()
+def test_rows_of_different_lengths_share_a_cache(positions, steps):
+    """Prompts of 5, 2 and 4 tokens, padded; then each row grows at its own end."""
+    layer = make(24, 6, num_kv_heads=3, positions=relative(positions))
+    tokens, total = draw(3, 8, 24), torch.tensor([8, 5, 7])
+    given = torch.zeros(3, dtype=torch.long)
+    cache, found = layer.new_cache(3, 8), [[], [], []]
+    for step in steps:
+        new = torch.minimum(torch.full((3,), step), total - given)
+        if step > 1:
+            new[1] = min(int(new[1]), 2)
+        chunk = draw(3, step, 24, seed=9)  # padding holds whatever it holds
+        for row in range(3):
+            chunk[row, : new[row]] = tokens[row, given[row] : given[row] + new[row]]
+        out = layer(chunk, causal=True, cache=cache, lengths=new)
+        for row in range(3):
+            found[row].append(out[row, : new[row]])
+        given += new
+    assert torch.equal(cache.lengths, given) and cache.longest == int(given.max())
+    for row in range(3):
+        alone = layer(tokens[row : row + 1, : int(given[row])], causal=True)[0]
+        torch.testing.assert_close(torch.cat(found[row]), alone, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_ragged_rows_grow_without_being_told_their_lengths_again():
+    layer, tokens = make(24, 6, positions=Rotary(4)), draw(2, 6, 24)
+    cache = layer.new_cache(2, 6)
+    layer(tokens[:, :3], causal=True, cache=cache, lengths=torch.tensor([3, 1]))
+    step = torch.stack([tokens[0, 3:5], tokens[1, 1:3]])
+    out = layer(step, causal=True, cache=cache)
+    torch.testing.assert_close(out[0], layer(tokens[:1, :5], causal=True)[0, 3:], atol=1e-5, rtol=0)
+    torch.testing.assert_close(out[1], layer(tokens[1:, :3], causal=True)[0, 1:], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_selected_rows_go_on_as_copies():
+    layer, x = make(24, 6), draw(2, 5, 24)
+    cache = layer.new_cache(2, 5)
+    layer(x[:, :3], causal=True, cache=cache)
+    rows = torch.tensor([1, 1, 0])
+    chosen = cache.select(rows)
+    out = layer(x[rows, 3:], causal=True, cache=chosen)
+    torch.testing.assert_close(out, layer(x[rows], causal=True)[:, 3:], atol=1e-5, rtol=0)
+    assert cache.longest == 3 and not cache.keys[:, :, 3:].any()
+
+
+@torch.no_grad()
+def test_a_mask_counts_the_cached_keys():
+    layer, x = make(24, 6), draw(1, 5, 24)
+    hidden = torch.tensor([True, False, True, True, True])
+    cache = layer.new_cache(1, 5)
+    layer(x[:, :3], causal=True, cache=cache)
+    out = layer(x[:, 3:], causal=True, cache=cache, mask=hidden)
+    torch.testing.assert_close(out, layer(x, causal=True, mask=hidden)[:, 3:], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_a_call_that_fails_leaves_the_cache_as_it_was():
+    layer, x = make(24, 6), draw(1, 5, 24)
+    cache = layer.new_cache(1, 5)
+    layer(x[:, :3], causal=True, cache=cache)
+    with pytest.raises(ValueError, match="^mask: expected a shape that broadcasts"):
+        layer(x[:, 3:], causal=True, cache=cache, mask=torch.ones(4, dtype=torch.bool))
+    with pytest.raises(ValueError, match="^k: expected at most 5 tokens a row, the cache's capacity, got 6 with the 3"):
+        layer(x[:, 2:], causal=True, cache=cache)
+    assert cache.longest == 3
+    out = layer(x[:, 3:], causal=True, cache=cache)
+    torch.testing.assert_close(out, layer(x, causal=True)[:, 3:], atol=1e-5, rtol=0)
+
+
+X = torch.zeros(2, 3, 12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MultiHeadAttention(12, 5), "num_heads: expected a number that divides model_dim 12, got 5"),
+        (lambda: MultiHeadAttention(12, 0), "num_heads: expected an integer of at least 1, got 0"),
+        (lambda: MultiHeadAttention(12, 4, num_kv_heads=3), "num_kv_heads: expected a number that divides num_heads 4"),
+        (lambda: MultiHeadAttention(12, 4, head_dim=0), "head_dim: expected an integer of at least 1"),
+        (lambda: MultiHeadAttention(12, 4, key_dim=2.0), "key_dim: expected an integer"),
+        (lambda: MultiHeadAttention(12, 3, positions=ALiBi(4)), "positions: expected a bias for 3 heads, got 4"),
+        (lambda: make(12, 3)(X[0]), r"queries: expected a floating tensor of shape \(batch, length, 12\)"),
+        (lambda: make(12, 3)(X.long()), "queries: expected a floating tensor .* got torch.int64"),
+        (lambda: make(12, 3)(X.double()), "queries: expected dtype torch.float32, the weights', got torch.float64"),
+        (lambda: make(12, 3)(X, X[..., :5]), r"keys: expected a floating tensor of shape \(batch, length, 12\)"),
+        (lambda: make(12, 3)(X, X, X[:, :2]), r"values: expected leading axes \(2, 3\), as keys, got \(2, 2, 12\)"),
+        (lambda: make(12, 3)(X, X[:1]), "k: expected shape"),
+        (lambda: make(12, 3)(X, mask=torch.ones(3, 3)), "mask: expected a boolean tensor"),
+        (lambda: make(12, 3)(X, lengths=torch.tensor([1, 2])), "lengths: expected a cache with them"),
+        (lambda: make(12, 3)(X, cache=KVCache(2, 3, 9, 4)), "cache: expected causal=True"),
+        (lambda: make(12, 3)(X, X, causal=True, cache=KVCache(2, 3, 9, 4)), "cache: expected causal=True and no keys"),
+        (lambda: make(12, 3)(X, causal=True, cache=KVCache(2, 3, 9, 4)), "k: expected no gradient"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()
+
+
+def test_positions_of_another_head_size_are_refused_at_once():
+    with pytest.raises(ValueError, match="x: expected"):
+        MultiHeadAttention(12, 3, positions=Rotary(8))
+
+
+def test_weights_start_by_glorot_and_print_shows_the_heads():
+    layer = MultiHeadAttention(64, 4, num_kv_heads=2)
+    bound = math.sqrt(6 / (64 + 32))
+    assert bound * 0.9 < layer.key.weight.abs().max() <= bound and not layer.key.bias.any()
+    assert "num_heads=4, num_kv_heads=2, head_dim=16" in repr(layer)
