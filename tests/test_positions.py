@@ -1,0 +1,209 @@
+import cmath
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal, relative_rotation, sinusoidal
+from tests import reference
+
+
+def draw(*shape, dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def entry(place, column, dim, base=10_000.0):
+    angle = place / base ** (2 * (column // 2) / dim)
+    return math.cos(angle) if column % 2 else math.sin(angle)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 7.0, 1.0])
+@pytest.mark.parametrize(("length", "dim"), [(9, 8), (5, 7), (3, 1), (1, 2), (0, 6)])
+def test_sinusoids_are_those_of_the_formula(length, dim, base):
+    table = sinusoidal(length, dim, base=base)
+    wanted = [[entry(i, j, dim, base) for j in range(dim)] for i in range(length)]
+    assert table.shape == (length, dim) and table.dtype == torch.float32
+    torch.testing.assert_close(table, torch.tensor(wanted).view(length, dim), atol=1e-7, rtol=0)
+
+
+def test_they_are_exact_far_out():
+    far = Sinusoidal(6)(torch.zeros(1, 1, 6), offset=100_003)[0, 0]
+    for column in range(6):
+        assert abs(far[column].item() - entry(100_003, column, 6)) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_they_follow_the_dtype_of_the_vectors(dtype):
+    """An erratum of the usual notes: a table that is a plain attribute stays where and what it was."""
+    layer, x = Sinusoidal(5).to(dtype), draw(2, 4, 5, dtype=dtype)
+    found = layer(x)
+    assert found.dtype == dtype and not layer.state_dict() and not list(layer.parameters())
+    wanted = x.double() + torch.tensor([[entry(i, j, 5) for j in range(5)] for i in range(4)], dtype=torch.float64)
+    torch.testing.assert_close(found.double(), wanted, atol={torch.float64: 1e-12}.get(dtype, 2e-2), rtol=0)
+    assert sinusoidal(3, 4, dtype=dtype).dtype == dtype
+
+
+def test_they_follow_the_device_of_the_vectors():
+    meta = torch.device("meta")
+    assert Sinusoidal(4)(torch.empty(2, 3, 4, device=meta)).device == meta
+    assert sinusoidal(3, 4, device=meta).device == meta
+    assert relative_rotation(1, 4, device=meta).device == meta
+
+
+LAYERS = {"sinusoidal": lambda: Sinusoidal(6), "learned": lambda: Learned(12, 6)}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_in_two_pieces_as_in_one(name):
+    layer, x = LAYERS[name](), draw(2, 9, 6)
+    pieces = torch.cat([layer(x[:, :4]), layer(x[:, 4:], offset=4)], 1)
+    assert torch.equal(pieces, layer(x))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_each_row_may_begin_elsewhere(name):
+    layer, x = LAYERS[name](), draw(3, 4, 6)
+    offsets = torch.tensor([0, 7, 3])
+    rows = [layer(x[i : i + 1], offset=int(offsets[i])) for i in range(3)]
+    assert torch.equal(layer(x, offset=offsets), torch.cat(rows))
+
+
+def test_learned_positions_are_updated_by_back_propagation():
+    """Another erratum: that positions, learned ones too, get no gradient."""
+    layer = Learned(5, 3)
+    layer(torch.zeros(2, 4, 3)).pow(2).sum().backward()
+    torch.testing.assert_close(layer.weight.grad[:4], 4 * layer.weight[:4].detach())
+    assert not layer.weight.grad[4].any()
+
+
+@pytest.mark.parametrize("dim", [2, 8])
+@pytest.mark.parametrize("delta", [0, 1, -3, 17, 0.5, -2.25])
+def test_one_rotation_moves_every_position(dim, delta):
+    moved = relative_rotation(delta, dim, base=100.0, dtype=torch.float64)
+    assert moved.shape == (dim, dim)
+    for place in range(20, 40):
+        here, there = (
+            torch.tensor([entry(at, j, dim, 100.0) for j in range(dim)], dtype=torch.float64)
+            for at in (place, place + delta)
+        )
+        torch.testing.assert_close(moved @ here, there, atol=1e-12, rtol=0)
+
+
+def test_rotations_add_up_and_only_pairs_mix():
+    first, second = relative_rotation(3, 6), relative_rotation(-5, 6)
+    torch.testing.assert_close(first @ second, relative_rotation(-2, 6), atol=1e-6, rtol=0)
+    torch.testing.assert_close(first @ first.T, torch.eye(6), atol=1e-6, rtol=0)
+    pairs = torch.arange(6) // 2
+    assert not first[pairs[:, None] != pairs].any()
+
+
+PLACES = {"shared": torch.tensor([0, 5, 2]), "by row": torch.tensor([[0, 1, 2], [9, 7, 100_000]])}
+
+
+@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
+def test_rotary_is_a_product_of_complex_numbers(places):
+    x = draw(2, 3, 3, 4)
+    found = Rotary(4).turn(x, places)
+    rows = places.expand(2, 3)
+    for b in range(2):
+        for n in range(3):
+            for j in range(2):
+                spin = cmath.exp(1j * int(rows[b, n]) / 10_000.0 ** (2 * j / 4))
+                for h in range(3):
+                    wanted = complex(x[b, h, n, 2 * j], x[b, h, n, 2 * j + 1]) * spin
+                    pair = complex(found[b, h, n, 2 * j], found[b, h, n, 2 * j + 1])
+                    assert abs(pair - wanted) < 1e-6
+
+
+def test_turned_products_depend_on_the_distance_alone():
+    rotary, q, k = Rotary(8), draw(1, 2, 1, 8), draw(1, 2, 1, 8, seed=1)
+
+    def product(i, j):
+        return (rotary.turn(q, torch.tensor([i])) * rotary.turn(k, torch.tensor([j]))).sum(-1)
+
+    torch.testing.assert_close(product(3, 7), product(103, 107), atol=1e-5, rtol=0)
+    assert not torch.allclose(product(3, 7), product(7, 3), atol=1e-2), "and on its sign"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_rotary_keeps_dtype_and_input(dtype):
+    x = draw(1, 2, 5, 6, dtype=dtype)
+    before, places = x.clone(), torch.arange(5)
+    found = Rotary(6).turn(x, places)
+    assert found.dtype == dtype and torch.equal(x, before)
+    wanted = Rotary(6).turn(x.double(), places)
+    torch.testing.assert_close(found.double(), wanted, atol=reference.tolerance(dtype), rtol=0)
+
+
+def test_gradients_of_rotary_are_right():
+    x = draw(2, 2, 3, 4, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: Rotary(4).turn(x, torch.tensor([[0, 2, 5], [1, 1, 3]])), x)
+
+
+SLOPES = {
+    1: [2**-8],
+    2: [2**-4, 2**-8],
+    8: [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256],
+    # the eight of 8, then the first, third, fifth and seventh of 16
+    12: [*(2.0**-h for h in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5],
+}
+
+
+@pytest.mark.parametrize("heads", SLOPES)
+def test_alibi_is_slope_times_distance(heads):
+    queries, keys = torch.tensor([4, 5, 9]), torch.arange(6)
+    found = ALiBi(heads).bias(queries, keys)
+    wanted = [[[-s * abs(int(i) - int(j)) for j in keys] for i in queries] for s in SLOPES[heads]]
+    torch.testing.assert_close(found, torch.tensor(wanted), atol=1e-6, rtol=0)
+
+
+def test_alibi_takes_places_of_each_row():
+    queries = torch.tensor([[0, 1], [5, 6]])
+    found = ALiBi(2).bias(queries, torch.arange(7))
+    assert found.shape == (2, 2, 2, 7)
+    for row in range(2):
+        assert torch.equal(found[row], ALiBi(2).bias(queries[row], torch.arange(7)))
+    x = draw(1, 2, 3, 4)
+    assert ALiBi(2).turn(x, torch.arange(3)) is x and Rotary(4).bias(queries[0], queries[0]) is None
+
+
+X = torch.zeros(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sinusoidal(-1, 4), "length: expected an integer of at least 0, got -1"),
+        (lambda: sinusoidal(2.0, 4), "length: expected an integer of at least 0, got 2.0"),
+        (lambda: sinusoidal(3, 0), "dim: expected an integer of at least 1, got 0"),
+        (lambda: sinusoidal(3, 4, base=0), "base: expected a finite number above 0, got 0"),
+        (lambda: sinusoidal(3, 4, base=math.inf), "base: expected a finite number above 0, got inf"),
+        (lambda: sinusoidal(3, 4, dtype=torch.int64), "dtype: expected a floating dtype, got torch.int64"),
+        (lambda: relative_rotation(math.nan, 4), "delta: expected a finite number, got nan"),
+        (lambda: relative_rotation(1, 5), "dim: expected an even size, since entries turn in pairs, got 5"),
+        (lambda: Sinusoidal(0), "dim: expected an integer of at least 1, got 0"),
+        (lambda: Sinusoidal(4, base="2"), "base: expected a finite number above 0, got '2'"),
+        (lambda: Sinusoidal(4)(X[0]), r"x: expected a floating tensor of shape \(batch, length, 4\)"),
+        (lambda: Sinusoidal(5)(X), r"x: expected a floating tensor of shape \(batch, length, 5\)"),
+        (lambda: Sinusoidal(4)(X, offset=-1), "offset: expected an integer of at least 0, or a tensor of them, got -1"),
+        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1])), r"offset: expected an integer tensor of shape \(2,\)"),
+        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])), r"offset: expected an integer tensor of shape \(2,\)"),
+        (lambda: Learned(0, 4), "max_length: expected an integer of at least 1, got 0"),
+        (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),
+        (lambda: Learned(8, 4)(X, offset=6), "x: expected positions below max_length 8, got position 8"),
+        (lambda: Rotary(5), "head_dim: expected an even size"),
+        (lambda: Rotary(4).turn(X, torch.arange(3)), r"x: expected a floating tensor \(batch, heads, length, 4\)"),
+        (lambda: Rotary(4).turn(X[None], torch.arange(2)), "places: expected 3 of them"),
+        (lambda: ALiBi(0), "num_heads: expected an integer of at least 1, got 0"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()
+
+
+def test_they_print_their_sizes():
+    model = nn.Sequential(Sinusoidal(4), Learned(7, 4), Rotary(4), ALiBi(3))
+    for part in ("dim=4, base=10000", "max_length=7, dim=4", "head_dim=4, base=10000", "num_heads=3"):
+        assert part in repr(model)
