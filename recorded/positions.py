@@ -18,7 +18,7 @@ from torch.nn import functional
 from attn_core import MultiHeadAttention
 from attn_core.data import Vocab
 from attn_core.data.grammar import corpus
-from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
+from attn_core.positions import ALiBi, Learned, RelativePositions, Rotary, Sinusoidal
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
@@ -38,8 +38,8 @@ class Block(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        positions = {"rotary": Rotary(MODEL_DIM // HEADS), "ALiBi": ALiBi(HEADS)}.get(kind)
-        self.attention = MultiHeadAttention(MODEL_DIM, HEADS, positions=positions)
+        inside: dict[str, RelativePositions] = {"rotary": Rotary(MODEL_DIM // HEADS), "ALiBi": ALiBi(HEADS)}
+        self.attention = MultiHeadAttention(MODEL_DIM, HEADS, positions=inside.get(kind))
         self.feed_forward = nn.Sequential(
             nn.Linear(MODEL_DIM, 4 * MODEL_DIM), nn.ReLU(), nn.Linear(4 * MODEL_DIM, MODEL_DIM)
         )
