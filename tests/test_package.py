@@ -21,6 +21,7 @@ ROOMS = [
     ("train",),
     ("plots",),
     ("widgets",),
+    ("check",),
 ]
 
 

@@ -188,7 +188,10 @@ X = torch.zeros(2, 3, 4)
         (lambda: Sinusoidal(5)(X), r"x: expected a floating tensor of shape \(batch, length, 5\)"),
         (lambda: Sinusoidal(4)(X, offset=-1), "offset: expected an integer of at least 0, or a tensor of them, got -1"),
         (lambda: Sinusoidal(4)(X, offset=torch.tensor([1])), r"offset: expected an integer tensor of shape \(2,\)"),
-        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])), r"offset: expected an integer tensor of shape \(2,\)"),
+        (
+            lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])),
+            r"offset: expected an integer tensor of shape \(2,\)",
+        ),
         (lambda: Learned(0, 4), "max_length: expected an integer of at least 1, got 0"),
         (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),
         (lambda: Learned(8, 4)(X, offset=6), "x: expected positions below max_length 8, got position 8"),

@@ -1,0 +1,1 @@
+"""Checks of attention layers, and broken layers to try them on."""

@@ -1,0 +1,214 @@
+"""The bug zoo: multi-head attention step by step, and ten ways to get one step wrong that no shape test notices.
+
+``specimen(number)`` gives a broken layer as a black box; ``reveal(number)`` says what is wrong with it.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class StepByStep(nn.Module):
+    """Multi-head attention with every step in a method of its own. This one is right; each of the ten breaks one step.
+
+    Called as ``layer(queries, keys, mask=…, causal=…)`` with ``queries (B, T, C)``, ``keys (B, S, C)``, by default the
+    queries, and a boolean ``mask`` (True = may attend) that broadcasts to ``(B, H, T, S)``; returns ``(B, T, C)``. The
+    keys are the values too. For use there is ``attn_core.MultiHeadAttention``; its weights fit.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(self, model_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim) for _ in range(4))
+
+    def forward(
+        self, queries: Tensor, keys: Tensor | None = None, *, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Project, split, score, weigh, mix, merge, project."""
+        keys = queries if keys is None else keys
+        q, k, v = self.split(self.query(queries)), self.split(self.key(keys)), self.split(self.value(keys))
+        allowed = self.allow(mask, causal, (*q.shape[:3], k.shape[2]), q.device)
+        weights = self.weigh(self.score(q, k), allowed)
+        return self.out(self.merge(weights @ v))
+
+    def split(self, x: Tensor) -> Tensor:
+        """``(B, n, C)`` to ``(B, H, n, D)``: cut the vectors, then swap the axes."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        """Scaled products ``(B, H, T, S)``."""
+        return q @ k.mT / math.sqrt(q.shape[-1])
+
+    def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Which scores count: ``(B, H, T, S)``, or what broadcasts to it."""
+        allowed = torch.ones(shape, dtype=torch.bool, device=device)
+        if causal:
+            allowed = allowed.tril(shape[3] - shape[2])
+        return allowed if mask is None else allowed & mask
+
+    def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        """Softmax over the keys that count; a row without any gets zeros."""
+        weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
+        return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+    def merge(self, out: Tensor) -> Tensor:
+        """``(B, H, T, D)`` to ``(B, T, C)``: swap the axes, then join the vectors."""
+        return out.transpose(1, 2).flatten(2)
+
+
+class SplitByView(StepByStep):
+    """The vectors are cut into heads by a view to (B, H, n, D), without the transpose.
+
+    A head then holds a stretch of the sentence instead of a slice of every vector.
+    """
+
+    def split(self, x: Tensor) -> Tensor:
+        """Wrong."""
+        return x.contiguous().view(x.shape[0], self.num_heads, x.shape[1], -1)
+
+
+class MergeByView(StepByStep):
+    """The heads are joined by a view to (B, T, C), without the transpose back.
+
+    Each output vector is put together from pieces of several positions.
+    """
+
+    def merge(self, out: Tensor) -> Tensor:
+        """Wrong."""
+        return out.contiguous().view(out.shape[0], out.shape[2], -1)
+
+
+class SoftmaxOverQueries(StepByStep):
+    """The softmax runs over the axis of the queries instead of the keys.
+
+    Each key has one unit of weight to give away; how much a query gets depends on its neighbours.
+    """
+
+    def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        """Wrong."""
+        return scores.masked_fill(~allowed, -math.inf).softmax(-2).nan_to_num(0.0)
+
+
+class InvertedMask(StepByStep):
+    """The mask is read the other way round: True as "hide".
+
+    PyTorch itself has both: True means "may attend" in scaled_dot_product_attention, "hide" in nn.MultiheadAttention.
+    """
+
+    def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Wrong."""
+        return super().allow(None if mask is None else ~mask, causal, shape, device)
+
+
+class CausalOffByOne(StepByStep):
+    """The causal mask begins one diagonal too high: each position sees the one after it.
+
+    In a language model that is the very token that it is asked to predict.
+    """
+
+    def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Wrong."""
+        allowed = super().allow(mask, False, shape, device)
+        return allowed.tril(shape[3] - shape[2] + 1) if causal else allowed
+
+
+class Unscaled(StepByStep):
+    """The products are not divided by √D.
+
+    They grow with the size of the heads, and the softmax turns into a choice of one.
+    """
+
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        """Wrong."""
+        return q @ k.mT
+
+
+class MaskAfterSoftmax(StepByStep):
+    """The mask is multiplied in after the softmax.
+
+    What is hidden has already taken its share, so the weights that are left do not add up to one.
+    """
+
+    def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        """Wrong."""
+        return scores.softmax(-1) * allowed
+
+
+class CausalWhileTraining(StepByStep):
+    """The future is hidden in training mode only.
+
+    Losses measured in evaluation mode then come from a model that reads ahead. Some published decoders do this.
+    """
+
+    def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Wrong."""
+        return super().allow(mask, causal and self.training, shape, device)
+
+
+class MaskOfAnotherSentence(StepByStep):
+    """The padding mask is repeated for the heads in the wrong order.
+
+    Once batch and heads share an axis, `repeat` and `repeat_interleave` have the same shape; with the first, a sentence
+    gets the padding of another.
+    """
+
+    def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        """Wrong."""
+        if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
+            mask = mask.repeat(self.num_heads, 1, 1, 1).view(shape[0], self.num_heads, *mask.shape[2:])
+        return super().allow(mask, causal, shape, device)
+
+
+class HeadsOfSizeOne(StepByStep):
+    """The number of heads is taken from the wrong variable, the model's size.
+
+    Every vector is cut into single numbers. The layer runs, learns a little, and every shape is as it should be.
+    """
+
+    def __init__(self, model_dim: int, num_heads: int) -> None:
+        super().__init__(model_dim, model_dim)
+
+
+_CAGES = (
+    CausalWhileTraining,
+    MergeByView,
+    MaskAfterSoftmax,
+    HeadsOfSizeOne,
+    CausalOffByOne,
+    InvertedMask,
+    SoftmaxOverQueries,
+    Unscaled,
+    SplitByView,
+    MaskOfAnotherSentence,
+)
+
+SPECIMENS = len(_CAGES)
+"""How many there are."""
+
+
+def specimen(number: int) -> type[StepByStep]:
+    """A broken layer's class, to be called with ``model_dim`` and ``num_heads``; its name and print give nothing away.
+
+    Raises:
+        ValueError: ``number`` is not one of 1 to 10.
+    """
+    return type("Specimen", (_cage(number),), {"__doc__": "A multi-head attention with one bug."})
+
+
+def reveal(number: int) -> str:
+    """What is wrong with a specimen, and what follows from it.
+
+    Raises:
+        ValueError: ``number`` is not one of 1 to 10.
+    """
+    text = " ".join((_cage(number).__doc__ or "").split())
+    return f"{_cage(number).__name__}: {text}"
+
+
+def _cage(number: int) -> type[StepByStep]:
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= SPECIMENS:
+        raise ValueError(f"number: expected a specimen from 1 to {SPECIMENS}, got {number!r}")
+    return _CAGES[number - 1]
