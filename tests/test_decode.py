@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from attn_core.data import Pair, Vocab
-from attn_core.decode import beam, forced_attention, greedy, translate
-from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
+from attn_core.decode import beam, forced_attention, forced_heads, greedy, translate
+from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS
 
@@ -186,6 +186,21 @@ def test_forced_attention_is_the_attention_to_the_true_words():
         for t, token in enumerate([Vocab.BOS, *french.encode(pair.target)[:-1]]):
             _, state = model.step(torch.tensor([token]), state)
             assert torch.allclose(state.weights[0], weights[t], atol=1e-6)
+
+
+def test_forced_heads_keep_what_forced_attention_averages():
+    def two_heads(vocab_size, **sizes):
+        return MultiHeadDecoder(vocab_size, **sizes, num_heads=2)
+
+    model = small(two_heads)
+    heads = forced_heads(model, pairs, english, french, batch_size=2)
+    assert [tuple(weights.shape) for weights in heads] == [(2, 3, 4), (2, 2, 2), (2, 4, 5)]
+    for pair, weights, mean in zip(pairs, heads, forced_attention(model, pairs, english, french), strict=True):
+        assert torch.allclose(weights.mean(0), mean)
+        state = model.start(torch.tensor([[*english.encode(pair.source), EOS]]), torch.tensor([len(pair.source) + 1]))
+        query, _ = model.decoder.rnn(model.decoder.embedding(torch.tensor([[Vocab.BOS]])), state.hidden[None])
+        first = model.decoder.attention.query(query)[0, 0].view(2, 1, 4) @ state.keys[0].mT / 2
+        assert torch.allclose(first.softmax(-1)[:, 0], weights[:, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize(

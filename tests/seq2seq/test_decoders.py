@@ -11,6 +11,7 @@ from attn_core.seq2seq import (
     LocalMonotonic,
     LocalPredictive,
     LuongDecoder,
+    MultiHeadDecoder,
     Seq2Seq,
 )
 
@@ -41,6 +42,10 @@ def local_p(vocab_size, *, memory_dim, **sizes):
     return LuongDecoder(vocab_size, **sizes, memory_dim=memory_dim, score=score, window=window, input_feeding=True)
 
 
+def multi_head(vocab_size, **sizes):
+    return MultiHeadDecoder(vocab_size, **sizes, num_heads=6, num_kv_heads=2)
+
+
 def model(decoder, *, bidirectional=True, dropout=0.0):
     torch.manual_seed(1)
     encoder = Encoder(11, **SIZES, bidirectional=bidirectional, dropout=dropout)
@@ -51,10 +56,10 @@ source = torch.tensor([[4, 5, 6, 2, 0], [7, 2, 0, 0, 0], [4, 8, 9, 10, 2]])
 lengths = torch.tensor([4, 2, 5])
 target = torch.tensor([[1, 4, 5, 6], [1, 7, 8, 0], [1, 9, 10, 11]])
 
-attending = [BahdanauDecoder, two_layers, HardDecoder, luong, luong_fed, local_m, local_p]
+attending = [BahdanauDecoder, two_layers, HardDecoder, luong, luong_fed, local_m, local_p, multi_head]
 each = pytest.mark.parametrize("decoder", [FixedContextDecoder, *attending])
 soft = pytest.mark.parametrize(
-    "decoder", [FixedContextDecoder, BahdanauDecoder, two_layers, luong, luong_fed, local_m, local_p]
+    "decoder", [FixedContextDecoder, BahdanauDecoder, two_layers, luong, luong_fed, local_m, local_p, multi_head]
 )
 ways = pytest.mark.parametrize("bidirectional", [False, True])
 
@@ -181,27 +186,49 @@ def test_bahdanau_by_hand():
         assert not state.weights[i, length:].any()
 
 
+def test_multi_head_by_hand():
+    """One step, sentence by sentence and head by head, in float64."""
+    seq2seq = model(multi_head).double()
+    decoder, layer = seq2seq.decoder, seq2seq.decoder.attention
+    logits, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    for i, length in enumerate(lengths.tolist()):
+        states, final = seq2seq.encoder.rnn(seq2seq.encoder.embedding(source[i, :length]))
+        first = torch.tanh(decoder.first.weight @ final.flatten() + decoder.first.bias)
+        query, _ = decoder.rnn(decoder.embedding(target[i, :1]), first[None])
+        found, mean = [], 0
+        for head in range(6):  # of size 1; three share a key-value head
+            q, k, v = layer.query(query)[:, head], layer.key(states)[:, head // 3], layer.value(states)[:, head // 3]
+            alpha = torch.softmax(q * k, dim=0)
+            found.append(alpha @ v)
+            mean = mean + alpha / 6
+        context = layer.out.weight @ torch.stack(found) + layer.out.bias
+        known = torch.tanh(decoder.attentional.weight @ torch.cat([context, query[0]]))
+        assert torch.allclose(logits[i], decoder.logits(known), atol=1e-12)
+        assert torch.allclose(state.weights[i, :length], mean, atol=1e-12)
+
+
 @pytest.mark.parametrize("decoder", attending)
 def test_attention_is_captured_and_sums_to_one(decoder):
     seq2seq = model(decoder).eval()
     with capture_attention(seq2seq) as maps:
         seq2seq(source, lengths, target)
-    assert list(maps) == ["decoder"]
-    (weights,) = maps["decoder"]
-    assert weights.shape == (3, 1, 4, 5)
+    ((name, (weights,)),) = maps.items()
+    assert name == ("decoder.attention" if decoder is multi_head else "decoder")
+    heads = 6 if decoder is multi_head else 1
+    assert weights.shape == (3, heads, 4, 5)
     total = weights.sum(-1)
     if decoder is local_p:  # the Gaussian only takes away
         assert (total > 0).all() and (total < 1).all()
     elif decoder is local_m:  # the last word of the short sentence sees nothing of it
         assert torch.allclose(total[:, 0], torch.tensor([[1.0] * 4, [1.0, 1.0, 1.0, 0.0], [1.0] * 4]))
     else:
-        assert torch.allclose(total, torch.ones(3, 1, 4))
+        assert torch.allclose(total, torch.ones(3, heads, 4))
     assert not weights[1, :, :, 2:].any()
     with capture_attention(seq2seq) as steps:
         state = seq2seq.start(source, lengths)
         for t in range(4):
             _, state = seq2seq.step(target[:, t], state)
-    assert torch.allclose(torch.cat(steps["decoder"], dim=2), weights, atol=1e-6)
+    assert torch.allclose(torch.cat(steps[name], dim=2), weights, atol=1e-6)
 
 
 def test_no_attention_no_weights():
@@ -218,7 +245,9 @@ def test_every_parameter_learns_and_gradients_are_right(decoder, bidirectional):
     seq2seq = model(decoder, bidirectional=bidirectional).double()
     seq2seq(source, lengths, target).square().mean().backward()
     for name, parameter in seq2seq.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+        # A bias on the keys adds the same to all scores of a query, and the softmax takes it out again.
+        learns = name != "decoder.attention.key.bias"
+        assert parameter.grad is not None and (parameter.grad.abs().max() > 1e-12) == learns, name
     # A finite difference along one direction through the whole model.
     parameters = list(seq2seq.parameters())
     directions = [torch.randn_like(p) for p in parameters]
