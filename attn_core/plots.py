@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # From no weight to the greatest: lightness falls evenly, so that it reads in grey and to the colour-blind.
 RAMP = ("#f4f3f8", "#cfc8ea", "#9c8bd2", "#6547ad", "#321474")
 MARK = "#d9680f"
+# From −1 through 0 to 1: orange and violet stay apart for the colour-blind, and their lightness falls alike.
+DIVERGING = ("#7a3300", "#c2611a", "#edbd92", "#f4f3f8", "#bdb3e4", "#765fbd", "#3b1a86")
 
 # Okabe and Ito's colours, the darker ones first, each with a line of its own so that colour is never alone.
 STYLE: Any = {
@@ -153,3 +155,78 @@ def visible(token: str, limit: int = 24) -> str:
     text = "".join(c if c.isprintable() else " " for c in token)
     text = text if text.strip() else "␣"
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def positional_matrix(ax: Axes, table: Any, *, cell: Sequence[int] | None = None) -> None:
+    """Draw encodings `(length, dim)`: a row for each position, a column for each dimension, colours from −1 to 1.
+
+    `cell`, a pair (position, dimension), is outlined.
+
+    Raises: ValueError where `table` is no matrix, or has no such cell.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
+
+    grid = _read_table(table)
+    if cell is not None and not all(0 <= at < size for at, size in zip(cell, grid.shape, strict=True)):
+        raise ValueError(f"cell: expected a position and a dimension of a table {grid.shape}, got {cell}")
+    colours = LinearSegmentedColormap.from_list("diverging", DIVERGING)
+    image = ax.imshow(grid, cmap=colours, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    if cell is not None:
+        ax.add_patch(Rectangle((cell[1] - 0.5, cell[0] - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.5))
+    ax.set(xlabel="dimension", ylabel="position")
+    ax.grid(False)
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.03, ticks=(-1, 0, 1), label="value")
+    bar.outline.set_visible(False)
+
+
+def positional_pair(ax: Axes, table: Any, pair: int) -> None:
+    """Draw one pair of columns of encodings `(length, dim)` over position: its sine and, if it has one, its cosine.
+
+    Raises: ValueError where `table` is no matrix, or has no such pair.
+    """
+    grid = _read_table(table)
+    if not 0 <= 2 * pair < grid.shape[1]:
+        raise ValueError(f"pair: expected one from 0 to {(grid.shape[1] - 1) // 2}, got {pair}")
+    for name, wave in zip(("sine", "cosine"), grid[:, 2 * pair : 2 * pair + 2].T, strict=False):
+        ax.plot(wave, label=name)
+    ax.set(xlabel="position", ylabel=f"pair {pair}", ylim=(-1.1, 1.1), yticks=(-1, 0, 1))
+    ax.legend(loc="lower right", ncols=2, bbox_to_anchor=(1, 1))
+
+
+def positional_circle(ax: Axes, angle: float, turn: float) -> None:
+    """Draw a pair of columns as points on the unit circle: one at `angle`, one `turn` further on, both in radians.
+
+    Angles start at the top and go clockwise, since the sine comes first: it is the horizontal axis.
+    """
+    import numpy as np
+
+    whole, arc = np.linspace(0, 2 * np.pi, 181), angle + np.linspace(0, turn, 181)
+    ax.plot(np.sin(whole), np.cos(whole), "-", color="#8a8d99", linewidth=1)
+    ax.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), "-", color="C2")
+    for name, at, face in (("i + δ", angle + turn, "white"), ("i", angle, "black")):
+        ax.plot([0, np.sin(at)], [0, np.cos(at)], "k-o", markevery=[1], markerfacecolor=face, markersize=7, linewidth=1)
+        ax.text(1.2 * np.sin(at), 1.2 * np.cos(at), name, ha="center", va="center")
+    ax.set(xlabel="sine", ylabel="cosine", aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4))
+    ax.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1))
+
+
+def positional_products(ax: Axes, table: Any, position: int) -> None:
+    """Draw the dot product of one row of encodings `(length, dim)` with every row, over their offset in positions.
+
+    Raises: ValueError where `table` is no matrix, or has no such position.
+    """
+    grid = _read_table(table)
+    if not 0 <= position < len(grid):
+        raise ValueError(f"position: expected one from 0 to {len(grid) - 1}, got {position}")
+    ax.plot(range(-position, len(grid) - position), grid @ grid[position])
+    ax.set(xlabel="offset δ (positions)", ylabel=f"p({position}) · p({position} + δ)")
+
+
+def _read_table(table: Any) -> Any:
+    import numpy as np
+
+    grid = np.asarray(table, dtype=np.float64)
+    if grid.ndim != 2 or not grid.size:
+        raise ValueError(f"table: expected encodings (length, dim), got shape {grid.shape}")
+    return grid

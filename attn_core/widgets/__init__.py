@@ -2,5 +2,6 @@
 
 from attn_core.widgets.base import StaticWidget
 from attn_core.widgets.heatmap import AttentionHeatmap
+from attn_core.widgets.positional import PositionalEncodingExplorer
 
-__all__ = ["AttentionHeatmap", "StaticWidget"]
+__all__ = ["AttentionHeatmap", "PositionalEncodingExplorer", "StaticWidget"]
