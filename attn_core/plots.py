@@ -111,11 +111,9 @@ def draw(
     title: str | None = None,
 ) -> None:
     """Draw a map that has been checked, its colours from 0 to `top`: what `heatmap` and the widget's picture share."""
-    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
-    colours = LinearSegmentedColormap.from_list("attention", RAMP)
-    image = ax.pcolormesh(grid, cmap=colours, vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
+    image = ax.pcolormesh(grid, cmap=_ramp(), vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
     for s, t in links:
         ax.add_patch(Rectangle((s + 0.05, t + 0.05), 0.9, 0.9, fill=False, edgecolor=MARK, linewidth=1.8))
     size = 10.0 if max(grid.shape) <= 24 else 6.0
@@ -141,6 +139,19 @@ def draw(
     bar = figure.colorbar(image, ax=ax, shrink=min(1.0, 5 / len(target) + 0.3), aspect=14, pad=0.03)
     bar.outline.set_visible(False)
     bar.set_label("weight; outlined: true alignment" if links else "weight")
+
+
+def draw_small(ax: Axes, grid: Any, *, top: float, title: str) -> None:
+    """Draw a map that has been checked without its tokens, colours from 0 to `top`, to stand beside others."""
+    ax.imshow(grid, cmap=_ramp(), vmin=0, vmax=top, interpolation="nearest")
+    ax.set_title(title, loc="center", fontsize=9)
+    ax.set_axis_off()
+
+
+def _ramp() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("attention", RAMP)
 
 
 def figure_size(source: Sequence[str], target: Sequence[str], *, cell: float, most: float) -> tuple[float, float]:

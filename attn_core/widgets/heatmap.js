@@ -1,4 +1,5 @@
-// One attention map on a canvas, its tokens as text beside it, and what it takes to read a weight by pointer or keys.
+// One attention map on a canvas, its tokens as text beside it, and what it takes to read a weight by pointer or keys;
+// above it, where a layer has several heads, a small map of each to choose by.
 
 const THEMES = {
   light: { ramp: ["#f4f3f8", "#cfc8ea", "#9c8bd2", "#6547ad", "#321474"], mark: "#d9680f", paper: "#ffffff" },
@@ -113,7 +114,10 @@ function render({ model, el }) {
   keyed("0", make("span", "attn-ramp"), `${percent(scale)} weight`);
   if (linked.size) keyed(make("span", "attn-mark"), "true alignment");
   foot.append(read, legend);
-  root.append(bar, scroller, foot);
+  const gallery = make("div", "attn-gallery");
+  gallery.setAttribute("role", "radiogroup");
+  gallery.setAttribute("aria-label", "head");
+  root.append(bar, ...(heads > 1 ? [gallery] : []), scroller, foot);
 
   const index = (name) => Math.max(0, Math.min(model.get(name), limits[name] - 1));
   const kept = () => (model.get("row") < target.length ? model.get("row") : -1);
@@ -124,27 +128,38 @@ function render({ model, el }) {
     model.save_changes();
   };
 
-  for (const name of ["layer", "head"]) {
-    if (limits[name] < 2) continue;
+  if (layers.length > 1) {
     const label = make("label", "attn-chooser");
     const slide = make("input", "");
     const value = make("span", "attn-value");
-    Object.assign(slide, { type: "range", min: 0, max: limits[name] - 1, step: 1, name });
-    slide.setAttribute("aria-label", name);
-    const names = name === "layer" ? layers : Array.from({ length: heads }, (_, i) => String(i));
-    value.style.minWidth = `${Math.min(16, Math.max(...names.map((n) => n.length)))}ch`;
+    Object.assign(slide, { type: "range", min: 0, max: layers.length - 1, step: 1, name: "layer" });
+    slide.setAttribute("aria-label", "layer");
+    value.style.minWidth = `${Math.min(16, Math.max(...layers.map((name) => name.length)))}ch`;
     const follow = () => {
-      slide.value = index(name);
-      value.textContent = names[index(name)];
-      slide.setAttribute("aria-valuetext", `${names[index(name)]}, ${name} ${index(name)} of 0 to ${limits[name] - 1}`);
+      slide.value = index("layer");
+      value.textContent = layers[index("layer")];
+      slide.setAttribute("aria-valuetext", `${value.textContent}, layer ${slide.value} of 0 to ${layers.length - 1}`);
     };
-    listen(slide, "input", () => put(name, Number(slide.value)));
-    model.on(`change:${name}`, follow);
-    stop.signal.addEventListener("abort", () => model.off(`change:${name}`, follow));
-    label.append(make("span", "", name), slide, value);
+    listen(slide, "input", () => put("layer", Number(slide.value)));
+    model.on("change:layer", follow);
+    stop.signal.addEventListener("abort", () => model.off("change:layer", follow));
+    label.append(make("span", "", "layer"), slide, value);
     choosers.append(label);
     follow();
   }
+
+  // Radio buttons: one stop for Tab, and the arrows choose.
+  const together = `attn-${Math.random()}`; // other widgets on the page have groups of their own
+  const views = Array.from({ length: heads > 1 ? heads : 0 }, (_, head) => {
+    const [label, button, view] = [make("label", "attn-view"), make("input", ""), make("canvas", "")];
+    Object.assign(button, { type: "radio", name: together, value: head });
+    button.setAttribute("aria-label", `head ${head}`);
+    view.setAttribute("aria-hidden", "true");
+    listen(button, "change", () => put("head", head));
+    label.append(button, view, make("span", "", `head ${head}`));
+    gallery.append(label);
+    return { label, button, view };
+  });
 
   let size = 24;
   let ramps = {};
@@ -183,6 +198,37 @@ function render({ model, el }) {
       }
     }
     pen.globalAlpha = 1;
+  }
+
+  // The small maps: which of them is chosen, and, where layer or theme are others than before, all of them anew.
+  let surveyed = "";
+  function survey() {
+    views.forEach(({ label, button }, head) => {
+      button.checked = head === index("head");
+      label.classList.toggle("attn-chosen", button.checked);
+    });
+    const dots = Math.max(1, devicePixelRatio || 1);
+    const wanted = [index("layer"), theme, dots].join();
+    if (surveyed === wanted) return;
+    surveyed = wanted;
+    const most = 72 / Math.max(source.length, target.length); // pixels for a cell
+    const side = most < 1 ? most : Math.min(12, Math.floor(most));
+    const step = Math.max(1, Math.round(side * dots));
+    views.forEach(({ view }, head) => {
+      [view.width, view.height] = [source.length * step, target.length * step];
+      Object.assign(view.style, { width: `${source.length * side}px`, height: `${target.length * side}px` });
+      const pen = view.getContext("2d");
+      const first = (index("layer") * heads + head) * target.length * source.length;
+      const place = (i) => [(i % source.length) * step, Math.floor(i / source.length) * step];
+      for (let i = 0; i < target.length * source.length; i++) {
+        pen.fillStyle = ramps[theme][Math.round((codes[first + i] / top) * 255)];
+        pen.fillRect(...place(i), step, step);
+      }
+      Object.assign(pen, { strokeStyle: THEMES[theme].mark, lineWidth: dots });
+      for (const [x, y] of side < 5 ? [] : [...linked].map(place)) {
+        pen.strokeRect(x + dots / 2, y + dots / 2, step - dots, step - dots);
+      }
+    });
   }
 
   // What is being read: the cell under the pointer, else the one the keys are at, else the row that is kept.
@@ -224,6 +270,7 @@ function render({ model, el }) {
 
   function update() {
     draw();
+    survey();
     mark();
   }
 

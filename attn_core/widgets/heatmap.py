@@ -26,7 +26,8 @@ class AttentionHeatmap(StaticWidget):
 
     Shapes: weights as `attn_core.maps.read_maps` takes them, `(T, S)` to `(L, H, T, S)` or what other libraries
     return; source of S strings, target of T. `links` are the true alignments, pairs (source index, target index),
-    whose cells are outlined. `layer` and `head`, counted from 0, are shown first.
+    whose cells are outlined. `layer` and `head`, counted from 0, are shown first. Where there are several heads, small
+    maps show all those of the layer.
 
     The traits `layer`, `head` and `row` (the query kept in view, −1 for none) are synced, to observe and to link.
     Weights are kept as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, else 255, so a
@@ -98,33 +99,50 @@ class AttentionHeatmap(StaticWidget):
 
     def grid(self) -> np.ndarray:
         """Give the map on show, `(T, S)` float64, as precise as the widget holds it."""
-        codes = np.frombuffer(base64.b64decode(self.codes), dtype=f"<u{self.bits // 8}")
-        shape = (len(self.layers), self.heads, len(self.target), len(self.source))
-        return codes.reshape(shape)[self.layer, self.head] / (2**self.bits - 1) * self.scale
+        return self._grids()[self.head]
 
     def describe(self) -> str:
-        """Say what is drawn, and where each of the first twelve target tokens looks most."""
+        """Say what is drawn, and where each of the first twelve target tokens looks most in the head chosen."""
         looks = [f"{t} → {self.source[int(s)]}" for t, s in zip(self.target, self.grid().argmax(1), strict=True)]
         more = ", …" if len(looks) > 12 else ""
-        return f"{self._heading()}: heatmap of attention weights. Greatest weights: {', '.join(looks[:12])}{more}."
+        heads = f", small maps of all {self.heads} heads" if self.heads > 1 else ""
+        drawn = f"{self._heading()}: heatmap of attention weights{heads}"
+        return f"{drawn}. Greatest weights: {', '.join(looks[:12])}{more}."
 
     def picture(self) -> bytes:
-        """Draw the map on show as a small PNG of 128 colours."""
+        """Draw the map on show, below small ones of all heads if there are several, as a small PNG of 128 colours."""
         from matplotlib.figure import Figure
         from PIL import Image
 
-        size = plots.figure_size(self.source, self.target, cell=0.32, most=8.0)
-        figure = Figure(figsize=size, dpi=80, layout="constrained")
-        data = io.BytesIO()
+        width, height = plots.figure_size(self.source, self.target, cell=0.32, most=8.0)
+        few = min(self.heads, max(3, int(width)))
+        rows = -(-self.heads // few) if self.heads > 1 else 0
+        figure = Figure(figsize=(width, height + rows), dpi=80, layout="constrained")
+        main: Any = figure
+        if rows:
+            parts: Any = figure.subfigures(2, 1, height_ratios=(rows, height))
+            above, main = parts
+            panels = above.subplots(rows, few, squeeze=False).flat
+            for head, panel in enumerate(panels):
+                panel.set_axis_off()
+                if head < self.heads:
+                    plots.draw_small(panel, self._grids()[head], top=self.scale, title=f"head {head}")
+                    panel.title.set_fontweight("bold" if head == self.head else "normal")
+        data, small = io.BytesIO(), io.BytesIO()
         with warnings.catch_warnings():
             # A script that the font lacks is drawn as boxes; the page itself shows it.
             warnings.filterwarnings("ignore", message="Glyph")
             tokens, heading = (self.source, self.target), self._heading()
-            plots.draw(figure.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
+            plots.draw(main.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
             figure.savefig(data, format="png", facecolor="white")
-        small = io.BytesIO()
         Image.open(data).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
         return small.getvalue()
+
+    def _grids(self) -> np.ndarray:
+        """The maps of the layer on show, `(H, T, S)`."""
+        codes = np.frombuffer(base64.b64decode(self.codes), dtype=f"<u{self.bits // 8}")
+        shape = (len(self.layers), self.heads, len(self.target), len(self.source))
+        return codes.reshape(shape)[self.layer] / (2**self.bits - 1) * self.scale
 
     def _heading(self) -> str:
         parts = [f"layer {self.layers[self.layer]}"] if len(self.layers) > 1 else []

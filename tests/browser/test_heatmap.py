@@ -51,6 +51,19 @@ def slide(page, name, value, widget=0):
     )
 
 
+def choose(page, head, widget=0):
+    page.locator(".attn-heatmap").nth(widget).locator(".attn-view").nth(head).click()
+
+
+def chosen(page, widget=0):
+    """The head that the radio buttons say, and the one that looks chosen."""
+    root = page.locator(".attn-heatmap").nth(widget)
+    checked = root.locator("input[type=radio]").evaluate_all("all => all.map((e) => e.checked)")
+    framed = root.locator(".attn-view").evaluate_all("all => all.map((e) => e.className.includes('chosen'))")
+    assert checked == framed and sum(checked) == 1
+    return checked.index(True)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_draws_dark_on_light_or_light_on_dark_and_outlines_the_truth(show, theme):
     with show(heatmap().static_html(), theme=theme) as page:
@@ -74,7 +87,7 @@ def test_choosers_change_the_drawing_and_what_is_read(show):
     with show(heatmap().static_html()) as page:
         area = page.locator(".attn-area")
         first = picture(area)
-        slide(page, "head", 1)
+        choose(page, 1)
         assert (picture(area) != first).any()
         area.hover(position=cell(page, 0, 3))
         assert reading(page) == "le → .: 0.40"
@@ -86,10 +99,29 @@ def test_choosers_change_the_drawing_and_what_is_read(show):
         assert page.locator(".attn-value").first.inner_text() == "2"
 
 
+def test_keys_choose_a_head(show):
+    with show(heatmap(head=1).static_html()) as page:
+        assert chosen(page) == 1
+        page.keyboard.press("Tab")  # the layer
+        page.keyboard.press("Tab")
+        button = page.locator(".attn-gallery input:focus")
+        assert button.get_attribute("aria-label") == "head 1"
+        assert page.locator(".attn-view").nth(1).evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+        page.keyboard.press("ArrowRight")
+        assert chosen(page) == 0, "after the last comes the first"
+        page.keyboard.press("ArrowLeft")
+        assert chosen(page) == 1
+        page.locator(".attn-area").hover(position=cell(page, 0, 3))
+        assert reading(page) == "le → .: 0.40"
+        page.keyboard.press("Tab")
+        assert page.locator(".attn-cell:focus").count() == 1, "the heads are one stop"
+
+
 def test_no_chooser_where_there_is_no_choice(show):
     with show(heatmap(weights=WEIGHTS[0, 0]).static_html() + heatmap(weights=WEIGHTS[0]).static_html()) as page:
-        assert page.locator(".attn-heatmap").nth(0).locator("input").count() == 0
-        assert page.locator(".attn-heatmap").nth(1).locator("input").count() == 1
+        assert page.locator(".attn-heatmap").nth(0).locator("input, .attn-gallery").count() == 0
+        assert page.locator(".attn-heatmap").nth(1).locator("input").count() == 2
+        assert page.locator("input[name=layer]").count() == 0
 
 
 def test_layers_have_the_names_they_were_captured_under(show):
@@ -184,6 +216,9 @@ def test_copies_on_a_page_are_independent(show):
     text = heatmap().static_html()
     with show(text + text) as page:
         assert page.locator(".attn-heatmap").count() == 2
+        choose(page, 1, widget=1)
+        assert (chosen(page, 0), chosen(page, 1)) == (0, 1)
+        choose(page, 0, widget=1)
         slide(page, "layer", 2, widget=1)
         assert page.locator("input[name=layer]").evaluate_all("all => all.map((e) => e.value)") == ["0", "2"]
         page.locator(".attn-area").nth(0).hover(position=cell(page, 1, 2))
@@ -229,13 +264,12 @@ def test_many_large_heads_redraw_fast(show):
     tokens = [f"w{i}" for i in range(64)]
     text = AttentionHeatmap(torch.rand(8, 12, 64, 64).softmax(-1), tokens, tokens, title="Many").static_html()
     with show(text) as page:
-        times = page.locator("input[name=head]").evaluate(
-            """async e => {
+        times = page.locator(".attn-gallery input").evaluate_all(
+            """async all => {
                  const times = [];
                  for (let i = 1; i <= 24; i++) {
                    const from = performance.now();
-                   e.value = i % 12;
-                   e.dispatchEvent(new Event('input', {bubbles: true}));
+                   all[i % 12].click();
                    await new Promise(requestAnimationFrame);
                    times.push(performance.now() - from);
                  }
@@ -243,6 +277,21 @@ def test_many_large_heads_redraw_fast(show):
                }"""
         )
         assert np.median(times) < 50, times
+        assert chosen(page) == 0
+        times = page.locator("input[name=layer]").evaluate(
+            """async e => {
+                 const times = [];
+                 for (let i = 1; i <= 16; i++) {
+                   const from = performance.now();
+                   e.value = i % 8;
+                   e.dispatchEvent(new Event('input', {bubbles: true}));
+                   await new Promise(requestAnimationFrame);
+                   times.push(performance.now() - from);
+                 }
+                 return times;
+               }"""
+        )
+        assert np.median(times) < 150, times
 
 
 def test_cleanup_leaves_nothing_behind(show):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,9 @@ def carried():
     )
 
 
-def colours(page, rows, columns):
+def colours(page, rows, columns, canvas=".attn-area canvas"):
     """The colour in the middle of each cell, (T, S, 3)."""
-    image = np.asarray(Image.open(io.BytesIO(page.locator("canvas").screenshot())).convert("RGB")).astype(int)
+    image = np.asarray(Image.open(io.BytesIO(page.locator(canvas).screenshot())).convert("RGB")).astype(int)
     at = [
         ((np.arange(n) + 0.5) * length / n).astype(int) for n, length in zip((rows, columns), image.shape, strict=False)
     ]
@@ -50,9 +51,68 @@ def test_each_head_of_each_layer_has_the_colours_of_its_weights(show):
     with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS).static_html()) as page:
         for layer, head in np.ndindex(2, 3):
             page.locator("input[name=layer]").fill(str(layer))
-            page.locator("input[name=head]").fill(str(head))
+            page.locator(".attn-view").nth(head).click()
             expected = ramp(WEIGHTS[layer, head].numpy() / WEIGHTS.max().item())
             np.testing.assert_allclose(colours(page, 5, 5), expected, atol=2)
+
+
+def test_small_maps_show_every_head_of_the_layer(show):
+    with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS).static_html()) as page:
+        for layer in (1, 0):
+            page.locator("input[name=layer]").fill(str(layer))
+            for head in range(3):
+                shown = colours(page, 5, 5, f".attn-view:nth-child({head + 1}) canvas")
+                expected = ramp(WEIGHTS[layer, head].numpy() / WEIGHTS.max().item())
+                np.testing.assert_allclose(shown, expected, atol=2)
+
+
+def test_small_maps_mark_the_truth_and_follow_the_theme(show):
+    links = [(0, 1), (2, 3)]
+    with show(AttentionHeatmap(torch.zeros(2, 5, 5), TOKENS, TOKENS, links=links).static_html()) as page:
+        view = page.locator(".attn-view canvas").first
+        for theme, mark in (("light", (217, 104, 15)), ("dark", (255, 157, 61))):
+            page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+            page.wait_for_selector(f".attn-heatmap[data-theme={theme}]")
+            image = np.asarray(Image.open(io.BytesIO(view.screenshot())).convert("RGB")).astype(int)
+            marked, size = np.abs(image - mark).sum(-1) < 24, image.shape[0] // 5
+            # Three sides of an outline at least: a neighbour may show a blurred line.
+            cells = marked[: 5 * size, : 5 * size].reshape(5, size, 5, size).sum((1, 3)) > 2.5 * size
+            assert {(int(s), int(t)) for t, s in np.argwhere(cells)} == set(links)
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "columns"), [(12, 12, 12), (16, 3, 60), (2, 60, 3), (3, 1, 1), (4, 150, 150)]
+)
+def test_small_maps_can_be_hit_and_fit_a_narrow_screen(show, heads, rows, columns):
+    weights = torch.rand(heads, rows, columns)
+    widget = AttentionHeatmap(weights, ["s"] * columns, ["t"] * rows)
+    with show(widget.static_html(), width=320) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        for box in page.locator(".attn-view").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())"):
+            assert box["width"] >= 24 and box["height"] >= 24 and box["right"] <= 320
+        drawn = page.locator(".attn-view canvas").first.bounding_box()
+        assert max(drawn["width"], drawn["height"]) <= 73
+        assert drawn["width"] / drawn["height"] == pytest.approx(columns / rows, rel=0.05)
+
+
+def test_on_paper_the_heads_are_there_and_the_chosen_one_is_framed(show):
+    with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS, head=1).static_html(), theme="dark") as page:
+        page.emulate_media(media="print")
+        page.wait_for_selector(".attn-heatmap[data-theme=light]")
+        frames = page.locator(".attn-view").evaluate_all("all => all.map((e) => getComputedStyle(e).borderTopColor)")
+        weights = page.locator(".attn-view span").evaluate_all("all => all.map((e) => getComputedStyle(e).fontWeight)")
+        assert frames[0] == frames[2] != frames[1] and weights == ["400", "600", "400"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_fault_in_the_heads(show, theme):
+    package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: make test-browser")
+    widget = AttentionHeatmap(WEIGHTS, TOKENS, TOKENS)
+    with show(f"<main><h1>t</h1>{widget.static_html()}</main>", theme=theme) as page:
+        page.evaluate((resources.files(package) / "axe.min.js").read_text(encoding="utf-8"))
+        rules = {"target-size": {"enabled": True}}
+        found = page.evaluate("rules => axe.run('html', {rules}).then((found) => found.violations)", rules)
+        assert not found, [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -74,7 +134,7 @@ def test_the_books_sentence_fits_a_narrow_screen_and_grows_on_a_wide_one(show):
         )
         assert all(right <= 320 for _, right in labels)
         assert all(after[0] >= before[0] + 12 for before, after in zip(labels, labels[1:], strict=False))
-        narrow = page.locator("canvas").bounding_box()["width"]
+        narrow = page.locator(".attn-area canvas").bounding_box()["width"]
         page.set_viewport_size({"width": 900, "height": 900})
         page.wait_for_function(f"document.querySelector('canvas').getBoundingClientRect().width > {1.5 * narrow}")
 
@@ -93,7 +153,7 @@ def test_on_paper_it_is_light_and_whole(show):
         root = page.locator(".attn-heatmap")
         assert root.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
         # A sheet is 640 pixels wide within its margins, and does not scroll.
-        box, drawn = root.bounding_box(), page.locator("canvas").bounding_box()
+        box, drawn = root.bounding_box(), page.locator(".attn-area canvas").bounding_box()
         assert drawn["x"] + drawn["width"] <= box["x"] + 660
         assert page.locator(".attn-hint").evaluate("e => getComputedStyle(e).visibility") == "hidden"
 

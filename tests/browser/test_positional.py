@@ -215,7 +215,7 @@ def test_pointer_and_finger_drive_every_control(show, touch):
         assert text(page, ".attn-read").startswith("PE[12, 5] =")
         assert values(page)["position"] == 12 and values(page)["pair"] == 2
         # The drawings below leave 30 pixels at their left and 20 at their right.
-        for nth, name, share, value in [(2, "position", 20.4 / 39, 20), (2, "position", 1, 39), (3, "offset", 0.75, 20)]:
+        for nth, name, share, value in [(2, "position", 20 / 39, 20), (3, "offset", 59 / 78, 20)]:
             box = page.locator(".attn-plot svg").nth(nth).bounding_box()
             press(box["x"] + 30 + share * (box["width"] - 50), box["y"] + 50)
             assert values(page)[name] == value

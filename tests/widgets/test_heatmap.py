@@ -174,12 +174,35 @@ def test_description_says_where_each_token_looks():
     eye = torch.eye(5)[[0, 2, 1, 3]]
     said = heatmap(weights=torch.stack([eye, eye]), head=1, title="Cross").describe()
     assert said == (
-        "Cross, head 1: heatmap of attention weights. Greatest weights: le → the, chat → cat, noir → black, . → .."
+        "Cross, head 1: heatmap of attention weights, small maps of all 2 heads. "
+        "Greatest weights: le → the, chat → cat, noir → black, . → .."
     )
+    assert "small maps" not in heatmap(weights=eye).describe()
 
 
 def test_picture_shows_the_layer_and_head_chosen():
     assert heatmap().picture() != heatmap(head=1).picture()
+
+
+@pytest.mark.parametrize("heads", [2, 5, 12])
+def test_picture_shows_all_heads_of_the_layer(heads):
+    """A head of weight 1 everywhere among heads of weight 0: one dark small map more for each, and in its place."""
+
+    def dark(head):
+        weights = torch.zeros(2, heads, 4, 5)
+        weights[1, head] = 1
+        widget = heatmap(weights=weights, layer=1, head=(head + 1) % heads, links=None, title="")
+        image = np.asarray(Image.open(io.BytesIO(widget.picture())).convert("L"))
+        above = image[: image.shape[0] - round(80 * plots.figure_size(SOURCE, TARGET, cell=0.32, most=8.0)[1])]
+        # Text is thin: of a map's dark pixels most have dark neighbours on both sides.
+        full = (above[:, 3:-3] < 90) & (above[:, :-6] < 90) & (above[:, 6:] < 90)
+        return np.argwhere(full)
+
+    places = [dark(head) for head in range(heads)]
+    assert all(len(place) > 400 for place in places)
+    middles = [tuple(place.mean(0).round()) for place in places]
+    assert len(set(middles)) == heads
+    assert middles == sorted(middles, key=lambda middle: (round(middle[0] / 20), middle[1]))
 
 
 def test_all_zero_weights_are_shown():
