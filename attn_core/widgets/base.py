@@ -15,12 +15,17 @@ _HERE = Path(__file__).parent
 _EXPORT = "export default"
 
 
+def read_module(name: str) -> str:
+    """Give a widget's JavaScript as one text without imports: what all share, then its own file `name`."""
+    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.js", name))
+
+
 class StaticWidget(anywidget.AnyWidget):
     """An anywidget that also shows itself as self-contained HTML: no kernel, no network.
 
-    A subclass gives `_esm`, one module without imports that ends in `export default { render }`; `_css`, which styles
-    nothing outside the widget; traits tagged `static=True`, which are the state of the page's copy; and the methods
-    `picture` and `describe`.
+    A subclass gives `_esm`, read by `read_module`, whose own part ends in `export default { render }`; `_css`, which
+    styles nothing outside the widget; traits tagged `static=True`, which are the state of the page's copy; and the
+    methods `picture` and `describe`.
     """
 
     def picture(self) -> bytes:

@@ -20,27 +20,6 @@ function unpack(text, bits) {
   return Uint16Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true));
 }
 
-// 256 colours along a line through the stops.
-function colours(stops) {
-  const points = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
-  return Array.from({ length: 256 }, (_, i) => {
-    const at = (i / 255) * (points.length - 1);
-    const low = Math.min(Math.floor(at), points.length - 2);
-    const mix = points[low].map((value, c) => Math.round(value + (at - low) * (points[low + 1][c] - value)));
-    return `rgb(${mix})`;
-  });
-}
-
-// A page says which theme it wears, or its text does by being light.
-function themeOf(element) {
-  const { documentElement: html, body } = document;
-  const said = html.dataset.theme ?? html.getAttribute("theme");
-  if (said === "dark" || said === "light") return said;
-  if (body?.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
-  const [r, g, b] = getComputedStyle(element).color.match(/[\d.]+/g).map(Number);
-  return 0.21 * r + 0.72 * g + 0.07 * b > 128 ? "dark" : "light";
-}
-
 function shown(token) {
   const letters = [...token.replace(/\p{C}/gu, " ")];
   if (!letters.join("").trim()) return "␣";
@@ -175,7 +154,7 @@ function render({ model, el }) {
     }
     const pen = canvas.getContext("2d");
     const { mark, paper } = THEMES[theme];
-    const ramp = (ramps[theme] ??= colours(THEMES[theme].ramp));
+    const ramp = (ramps[theme] ??= colours(THEMES[theme].ramp).map((bytes) => `rgb(${bytes.slice(0, 3)})`));
     const gap = size >= 16 ? 2 : size >= 6 ? 1 : 0;
     const first = start();
     pen.setTransform(dots, 0, 0, dots, 0, 0);
@@ -371,21 +350,11 @@ function render({ model, el }) {
 
   const changes = ["change:layer", "change:head", "change:row"];
   for (const change of changes) model.on(change, update);
-  listen(print, "change", layout);
-  listen(matchMedia("(prefers-color-scheme: dark)"), "change", layout);
-  const resized = new ResizeObserver(layout);
-  const themed = new MutationObserver(layout);
-  for (const page of [document.documentElement, document.body]) {
-    themed.observe(page, { attributes: true, attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
-  }
 
   el.append(root);
-  layout();
-  resized.observe(el);
+  layOut(el, layout, stop.signal);
   return () => {
     stop.abort();
-    resized.disconnect();
-    themed.disconnect();
     for (const change of changes) model.off(change, update);
     root.remove();
   };

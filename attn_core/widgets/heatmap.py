@@ -15,7 +15,7 @@ import traitlets
 
 from attn_core import plots
 from attn_core.maps import read_labelled, read_links
-from attn_core.widgets.base import StaticWidget
+from attn_core.widgets.base import StaticWidget, read_module
 
 _HERE = Path(__file__).parent
 _FINE = 16_384
@@ -36,7 +36,7 @@ class AttentionHeatmap(StaticWidget):
     Raises: ValueError where an argument does not fit, naming it.
     """
 
-    _esm = _HERE / "heatmap.js"
+    _esm = read_module("heatmap.js")
     _css = _HERE / "widgets.css"
 
     title = traitlets.Unicode().tag(sync=True, static=True)

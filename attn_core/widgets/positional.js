@@ -50,26 +50,6 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// A page says which theme it wears, or its text does by being light.
-function themeOf(element) {
-  const { documentElement: html, body } = document;
-  const said = html.dataset.theme ?? html.getAttribute("theme");
-  if (said === "dark" || said === "light") return said;
-  if (body?.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
-  const [r, g, b] = getComputedStyle(element).color.match(/[\d.]+/g).map(Number);
-  return 0.21 * r + 0.72 * g + 0.07 * b > 128 ? "dark" : "light";
-}
-
-// 256 colours along a line through the stops, as bytes.
-function colours(stops) {
-  const points = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
-  return Array.from({ length: 256 }, (_, i) => {
-    const at = (i / 255) * (points.length - 1);
-    const low = Math.min(Math.floor(at), points.length - 2);
-    return [...points[low].map((value, c) => value + (at - low) * (points[low + 1][c] - value)), 255];
-  });
-}
-
 const within = (value, low, high) => Math.max(low, Math.min(high, value));
 const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
 const fixed = (value, digits = 0) => minus(value.toFixed(digits));
@@ -464,21 +444,11 @@ function render({ model, el }) {
     });
   };
   for (const name of TRAITS) model.on(`change:${name}`, changed);
-  listen(print, "change", layout);
-  listen(matchMedia("(prefers-color-scheme: dark)"), "change", layout);
-  const resized = new ResizeObserver(layout);
-  const themed = new MutationObserver(layout);
-  for (const page of [document.documentElement, document.body]) {
-    themed.observe(page, { attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
-  }
 
   el.append(root);
-  layout();
-  resized.observe(el);
+  layOut(el, layout, stop.signal);
   return () => {
     stop.abort();
-    resized.disconnect();
-    themed.disconnect();
     for (const name of TRAITS) model.off(`change:${name}`, changed);
     root.remove();
   };

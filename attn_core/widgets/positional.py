@@ -13,7 +13,7 @@ import traitlets
 
 from attn_core import plots
 from attn_core.positions import sinusoidal
-from attn_core.widgets.base import StaticWidget
+from attn_core.widgets.base import StaticWidget, read_module
 
 _HERE = Path(__file__).parent
 # What the page's sliders reach.
@@ -60,7 +60,7 @@ class PositionalEncodingExplorer(StaticWidget):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    _esm = _HERE / "positional.js"
+    _esm = read_module("positional.js")
     _css = _HERE / "widgets.css"
 
     dim = _Whole(32, *_DIMS).tag(sync=True, static=True)

@@ -1,0 +1,37 @@
+// What all widgets share. It stands in front of each one's own code: in a static page a module has only itself.
+
+// A page says which theme it wears, or its text does by being light.
+function themeOf(element) {
+  const { documentElement: html, body } = document;
+  const said = html.dataset.theme ?? html.getAttribute("theme");
+  if (said === "dark" || said === "light") return said;
+  if (body?.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
+  const [r, g, b] = getComputedStyle(element).color.match(/[\d.]+/g).map(Number);
+  return 0.21 * r + 0.72 * g + 0.07 * b > 128 ? "dark" : "light";
+}
+
+// 256 colours along a line through the stops: red, green, blue and opacity, from 0 to 255.
+function colours(stops) {
+  const points = stops.map((stop) => [1, 3, 5].map((at) => parseInt(stop.slice(at, at + 2), 16)));
+  return Array.from({ length: 256 }, (_, i) => {
+    const at = (i / 255) * (points.length - 1);
+    const low = Math.min(Math.floor(at), points.length - 2);
+    return [...points[low].map((value, c) => Math.round(value + (at - low) * (points[low + 1][c] - value))), 255];
+  });
+}
+
+// Lay out now, and again whenever the room, the theme or the medium changes, until the signal.
+function layOut(el, layout, signal) {
+  const resized = new ResizeObserver(layout);
+  const themed = new MutationObserver(layout);
+  layout();
+  resized.observe(el);
+  for (const page of [document.documentElement, document.body]) {
+    themed.observe(page, { attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
+  }
+  for (const query of ["print", "(prefers-color-scheme: dark)"]) {
+    matchMedia(query).addEventListener("change", layout, { signal });
+  }
+  signal.addEventListener("abort", () => [resized, themed].forEach((observer) => observer.disconnect()));
+}
+
