@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from attn_core import masks
 from attn_core.contract import check_size, kind
@@ -138,6 +139,20 @@ class KVCache:
         picked.keys, picked.values, picked.lengths = self.keys[rows], self.values[rows], self.lengths[rows]
         picked._counts = [self._counts[row] for row in chosen]
         return picked
+
+    def enlarged(self, capacity: int) -> "KVCache":
+        """A cache with room for ``capacity`` tokens a row that holds what this one does: a copy.
+
+        Raises:
+            ValueError: ``capacity`` is below this cache's.
+        """
+        if not isinstance(capacity, int) or isinstance(capacity, bool) or capacity < self.capacity:
+            raise ValueError(f"capacity: expected at least this cache's, {self.capacity}, got {capacity!r}")
+        larger = object.__new__(KVCache)
+        more = (0, 0, 0, capacity - self.capacity)
+        larger.keys, larger.values = (functional.pad(store, more) for store in (self.keys, self.values))
+        larger.lengths, larger._counts = self.lengths, list(self._counts)
+        return larger
 
     def __repr__(self) -> str:
         batch, heads, capacity, size = self.keys.shape

@@ -102,3 +102,22 @@ def test_wrong_input_is_named_and_nothing_is_lost(call, message):
         call(cache)
     assert torch.equal(cache.keys, keys) and torch.equal(cache.values, values)
     assert cache.lengths.tolist() == [2, 1] and cache.longest == 2
+
+
+def test_an_enlarged_cache_holds_the_same_and_has_room():
+    cache = KVCache(2, 3, 4, 5, value_dim=6)
+    k, v = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
+    cache.append(k, v, torch.tensor([4, 2]))
+    larger = cache.enlarged(7)
+    assert larger.capacity == 7 and larger.lengths.tolist() == [4, 2] and larger.longest == 4
+    keys, values = larger.append(-k[:, :, :3], -v[:, :, :3])
+    assert torch.equal(keys[0], torch.cat([k[0], -k[0, :, :3]], 1))
+    assert torch.equal(values[1, :, :5], torch.cat([v[1, :, :2], -v[1, :, :3]], 1))
+    assert cache.lengths.tolist() == [4, 2] and cache.longest == 4, "the first one is as it was"
+    assert torch.equal(cache.keys[0], k[0])
+
+
+@pytest.mark.parametrize("capacity", [3, 4.0, True])
+def test_a_cache_is_not_enlarged_to_less(capacity):
+    with pytest.raises(ValueError, match="capacity: expected at least this cache's, 4, got"):
+        KVCache(2, 3, 4, 5).enlarged(capacity)

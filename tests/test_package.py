@@ -16,7 +16,7 @@ ROOMS = [
     ("capture", "data", "masks", "scores", "maps", "positions", "cache"),
     ("mechanisms",),
     ("multi_head",),
-    ("seq2seq", "metrics"),
+    ("seq2seq", "transformer", "metrics"),
     ("checkpoint", "decode"),
     ("train",),
     ("plots",),

@@ -5,9 +5,9 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, check_tokens
 from attn_core.seq2seq.encoder import Memory
-from attn_core.seq2seq.tokens import check_tokens, embedding
+from attn_core.seq2seq.tokens import embedding
 
 
 class State(Protocol):

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attn_core import masks
-from attn_core.contract import check_size
-from attn_core.seq2seq.tokens import check_tokens, embedding
+from attn_core.contract import check_size, check_tokens
+from attn_core.seq2seq.tokens import embedding
 
 
 class Memory(NamedTuple):

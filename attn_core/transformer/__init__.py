@@ -1,0 +1,28 @@
+"""The Transformer: encoder–decoder, encoder-only and decoder-only."""
+
+from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from attn_core.transformer.models import (
+    LanguageModel,
+    LanguageModelState,
+    Transformer,
+    TransformerEncoder,
+    TransformerState,
+)
+from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
+
+__all__ = [
+    "AddNorm",
+    "DecoderLayer",
+    "DecoderStack",
+    "EncoderLayer",
+    "EncoderStack",
+    "FeedForward",
+    "LanguageModel",
+    "LanguageModelState",
+    "TokenEmbedding",
+    "Transformer",
+    "TransformerConfig",
+    "TransformerEncoder",
+    "TransformerState",
+]

@@ -1,0 +1,59 @@
+"""The sizes of a Transformer."""
+
+from dataclasses import dataclass
+
+from attn_core.contract import check_size
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The sizes and the order of operations that all parts of a Transformer share.
+
+    ``vocab_size`` is the target's; ``source_vocab_size`` the source's, None where both share one vocabulary and one
+    embedding. ``num_layers`` counts for each stack. ``num_kv_heads`` below ``num_heads`` is grouped-query attention.
+    ``dropout`` acts on embeddings and on what each sublayer adds. With ``norm_first`` layer norm stands before each
+    sublayer and once at the end of a stack (pre-norm, as most models since 2019); without it after each sum
+    (post-norm, as published).
+
+    Raises:
+        ValueError: a size below 1, heads that do not divide, or a dropout outside [0, 1).
+
+    Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands).
+    """
+
+    vocab_size: int
+    source_vocab_size: int | None = None
+    model_dim: int = 512
+    num_heads: int = 8
+    num_kv_heads: int | None = None
+    num_layers: int = 6
+    feed_forward_dim: int = 2048
+    dropout: float = 0.1
+    norm_first: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "model_dim", "num_heads", "num_layers", "feed_forward_dim"):
+            check_size(name, getattr(self, name))
+        for name in ("source_vocab_size", "num_kv_heads"):
+            if getattr(self, name) is not None:
+                check_size(name, getattr(self, name))
+        if self.model_dim % self.num_heads:
+            raise ValueError(
+                f"num_heads: expected a number that divides model_dim {self.model_dim}, got {self.num_heads}"
+            )
+        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_kv_heads: expected a number that divides num_heads {self.num_heads}, got {self.num_kv_heads}"
+            )
+        if isinstance(self.dropout, bool) or not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout: expected a share in [0, 1), got {self.dropout!r}")
+
+    @classmethod
+    def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":
+        """The paper's base model, about 65 million parameters at its shared vocabulary of 37,000."""
+        return cls(vocab_size)
+
+    @classmethod
+    def big(cls, vocab_size: int = 37_000) -> "TransformerConfig":
+        """The paper's big model, about 213 million parameters; its dropout is the one for English–German."""
+        return cls(vocab_size, model_dim=1024, num_heads=16, feed_forward_dim=4096, dropout=0.3)

@@ -1,0 +1,150 @@
+"""What a Transformer is made of: feed-forward networks, add & norm, and layers of them around attention."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.cache import KVCache
+from attn_core.contract import check_size
+from attn_core.multi_head import MultiHeadAttention
+from attn_core.positions import RelativePositions
+from attn_core.transformer.config import TransformerConfig
+
+Mechanism = Callable[..., Tensor]
+
+
+class FeedForward(nn.Module):
+    """One network of two linear layers with a ReLU between them, at each position by itself: ``(…, C)`` to ``(…, C)``.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Vaswani et al. 2017, eq. 2.
+    """
+
+    def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_size("model_dim", model_dim)
+        check_size("hidden_dim", hidden_dim)
+        self.hidden = nn.Linear(model_dim, hidden_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(hidden_dim, model_dim)
+        for layer in (self.hidden, self.out):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each vector of ``x (…, C)`` on its own: the same shape."""
+        return self.out(self.dropout(torch.relu(self.hidden(x))))
+
+
+class AddNorm(nn.Module):
+    """A residual connection around a sublayer, and layer norm: after the sum, or before the sublayer.
+
+    Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
+    """
+
+    def __init__(self, model_dim: int, *, dropout: float, norm_first: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(model_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """``x (B, T, C)`` with what ``sublayer`` makes of it: the same shape."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network, each in its ``AddNorm``. Causal, it is a decoder-only model's layer.
+
+    ``mechanism`` is one of the contract; one that learns belongs to this layer alone. ``positions`` act inside the
+    scores.
+
+    Source: Vaswani et al. 2017, figure 1, left.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Mechanism | None = None,
+        positions: RelativePositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.attention = _attention(config, mechanism, positions)
+        self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
+        self.add_attention, self.add_feed_forward = (_add_norm(config) for _ in range(2))
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: KVCache | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """``x (B, T, C)`` to the same shape; the rest as in ``MultiHeadAttention.forward``."""
+        x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=causal, cache=cache, lengths=lengths))
+        return self.add_feed_forward(x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention to an encoder's output, then a feed-forward network.
+
+    ``mechanism`` is the self-attention's, ``cross_mechanism`` the cross-attention's; otherwise as ``EncoderLayer``.
+
+    Source: Vaswani et al. 2017, figure 1, right.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Mechanism | None = None,
+        cross_mechanism: Mechanism | None = None,
+        positions: RelativePositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.attention = _attention(config, mechanism, positions)
+        self.cross_attention = _attention(config, cross_mechanism, None)
+        self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
+        self.add_attention, self.add_cross, self.add_feed_forward = (_add_norm(config) for _ in range(3))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: tuple[Tensor, Tensor],
+        *,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """``x (B, T, C)`` to the same shape.
+
+        ``memory`` is what ``cross_attention.prepare`` made of the encoder's output, ``memory_mask`` its mask; ``mask``
+        and ``cache`` are the self-attention's, which is causal.
+        """
+        x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=True, cache=cache))
+        x = self.add_cross(x, lambda x: self.cross_attention.read(x, *memory, mask=memory_mask))
+        return self.add_feed_forward(x, self.feed_forward)
+
+
+def _attention(
+    config: TransformerConfig, mechanism: Mechanism | None, positions: RelativePositions | None
+) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.model_dim,
+        config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        positions=positions,
+        mechanism=mechanism,
+    )
+
+
+def _add_norm(config: TransformerConfig) -> AddNorm:
+    return AddNorm(config.model_dim, dropout=config.dropout, norm_first=config.norm_first)

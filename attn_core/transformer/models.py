@@ -1,0 +1,201 @@
+"""Whole models: encoder–decoder, encoder-only and decoder-only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from attn_core import masks
+from attn_core.cache import KVCache
+from attn_core.contract import check_tokens
+from attn_core.mechanisms.dense import Dense
+from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.layers import Mechanism
+from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding, new_caches, placed
+
+_FIRST_ROOM = 64
+
+
+@dataclass
+class TransformerState:
+    """Between two tokens: each decoder layer's cache and its prepared ``memory``, and the source's ``mask (B, S)``.
+
+    ``step`` writes to the caches, so a state is good for one step; ``select`` copies. There are no ``weights``: the
+    fast path keeps none.
+    """
+
+    caches: list[KVCache]
+    memory: list[tuple[Tensor, Tensor]]
+    mask: Tensor
+    weights: None = None
+
+    def select(self, rows: Tensor) -> "TransformerState":
+        """These rows of the batch."""
+        memory = [(k[rows], v[rows]) for k, v in self.memory]
+        return TransformerState([cache.select(rows) for cache in self.caches], memory, self.mask[rows])
+
+
+@dataclass
+class LanguageModelState:
+    """Between two tokens: each layer's cache. ``step`` writes to them, so a state is good for one step."""
+
+    caches: list[KVCache]
+    weights: None = None
+
+    def select(self, rows: Tensor) -> "LanguageModelState":
+        """These rows of the batch."""
+        return LanguageModelState([cache.select(rows) for cache in self.caches])
+
+
+class Transformer(nn.Module):
+    """The encoder–decoder Transformer, from token ids to logits.
+
+    ``encoder_mechanism``, ``decoder_mechanism`` and ``cross_mechanism`` are called once for each layer, ``positions``
+    once for each stack: what it gives is added to the embeddings (``Sinusoidal`` by default, ``Learned``), or acts
+    inside the self-attentions' scores (``Rotary``, ``ALiBi``). The target's embedding is also the matrix of the logits,
+    and the source's too where ``config.source_vocab_size`` is None.
+
+    Raises:
+        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+
+    Source: Vaswani et al. 2017.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        encoder_mechanism: Callable[[], Mechanism] = Dense,
+        decoder_mechanism: Callable[[], Mechanism] = Dense,
+        cross_mechanism: Callable[[], Mechanism] = Dense,
+        positions: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        (added, inside), (added_too, inside_too) = (placed(config, positions) for _ in range(2))
+        self.target_embedding = TokenEmbedding(config.vocab_size, config, added)
+        self.source_embedding = TokenEmbedding(config.source_vocab_size or config.vocab_size, config, added_too)
+        if config.source_vocab_size is None:
+            self.source_embedding.tokens = self.target_embedding.tokens
+        self.encoder = EncoderStack(config, mechanism=encoder_mechanism, positions=inside_too)
+        self.decoder = DecoderStack(
+            config, mechanism=decoder_mechanism, cross_mechanism=cross_mechanism, positions=inside
+        )
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
+        check_tokens("source", source, self.source_embedding.tokens.num_embeddings, axes=2)
+        mask = masks.valid(lengths, source.shape[1]).to(source.device)
+        return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
+
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        """Logits ``(B, T, V)``: ``source (B, S)`` with ``lengths (B,)``, ``target (B, T)`` beginning with <bos>."""
+        states, mask = self.encode(source, lengths)
+        check_tokens("target", target, self.config.vocab_size, axes=2, batch=source.shape[0])
+        x = self.target_embedding(target)
+        x = self.decoder(x, self.decoder.prepare(states), memory_mask=mask[:, None, None])
+        return self.target_embedding.logits(x)
+
+    def start(self, source: Tensor, lengths: Tensor) -> TransformerState:
+        """Read the source; give the state before the first token."""
+        states, mask = self.encode(source, lengths)
+        caches = new_caches(self.decoder.layers, source.shape[0], _FIRST_ROOM)
+        return TransformerState(caches, self.decoder.prepare(states), mask)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Logits ``(B, V)`` after ``tokens (B,)``, from the cache, and the next state; no gradient."""
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.mask))
+        caches = _with_room(state.caches, 1)
+        x = self.target_embedding(tokens[:, None], caches[0].longest)
+        x = self.decoder(x, state.memory, memory_mask=state.mask[:, None, None], caches=caches)
+        return self.target_embedding.logits(x)[:, 0], TransformerState(caches, state.memory, state.mask)
+
+
+class TransformerEncoder(nn.Module):
+    """The encoder-only Transformer: token ids to one vector each, which has seen the whole sentence.
+
+    Raises:
+        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+
+    Source: Devlin et al. 2018.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Callable[[], Mechanism] = Dense,
+        positions: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        added, inside = placed(config, positions)
+        self.embedding = TokenEmbedding(config.vocab_size, config, added)
+        self.stack = EncoderStack(config, mechanism=mechanism, positions=inside)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
+        mask = masks.valid(lengths, tokens.shape[1]).to(tokens.device)
+        return self.stack(self.embedding(tokens), mask=mask[:, None, None])
+
+
+class LanguageModel(nn.Module):
+    """The decoder-only Transformer: logits of each next token, from the tokens before it.
+
+    Raises:
+        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+
+    Source: Radford et al. 2018.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Callable[[], Mechanism] = Dense,
+        positions: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        added, inside = placed(config, positions)
+        self.embedding = TokenEmbedding(config.vocab_size, config, added)
+        self.stack = EncoderStack(config, mechanism=mechanism, positions=inside)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits ``(B, T, V)``, at each of ``tokens (B, T)`` those of the token after it; padding goes last."""
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
+        return self.embedding.logits(self.stack(self.embedding(tokens), causal=True))
+
+    @torch.no_grad()
+    def start(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, LanguageModelState]:
+        """Read prompts ``tokens (B, T)``, of which the first ``lengths (B,)`` are true, at least one.
+
+        Returns the logits ``(B, V)`` of the token after each prompt, and the state.
+        """
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
+        masks.valid(lengths, tokens.shape[1])  # for its errors
+        if int(lengths.min()) < 1:
+            raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
+        caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
+        x = self.stack(self.embedding(tokens), causal=True, caches=caches, lengths=lengths)
+        last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        return self.embedding.logits(last), LanguageModelState(caches)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
+        """Logits ``(B, V)`` after ``tokens (B,)``, and the next state; no gradient."""
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.caches[0].lengths))
+        caches = _with_room(state.caches, 1)
+        offset = caches[0].longest if caches[0].uniform else caches[0].lengths
+        x = self.stack(self.embedding(tokens[:, None], offset), causal=True, caches=caches)
+        return self.embedding.logits(x)[:, 0], LanguageModelState(caches)
+
+
+def _with_room(caches: list[KVCache], tokens: int) -> list[KVCache]:
+    """The caches, or where they are full, larger ones that hold the same."""
+    if caches[0].longest + tokens <= caches[0].capacity:
+        return caches
+    return [cache.enlarged(2 * cache.capacity) for cache in caches]

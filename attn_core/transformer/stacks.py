@@ -1,0 +1,131 @@
+"""Stacks of layers, and the embedding that they begin with."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core.cache import KVCache
+from attn_core.positions import RelativePositions, Sinusoidal
+from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
+
+
+class TokenEmbedding(nn.Module):
+    """Token ids ``(B, T)`` to vectors ``(B, T, C)``: embedded, times √C, positions added, dropout.
+
+    The matrix starts at standard deviation 1/√C: times √C a vector then has the size of a position's, and the same
+    matrix, used once more by ``logits``, makes logits of size 1 out of normalised vectors. Without ``positions`` none
+    are added.
+
+    Source: Vaswani et al. 2017, section 3.4; Press and Wolf 2017 (one matrix for both ends).
+    """
+
+    def __init__(self, vocab_size: int, config: TransformerConfig, positions: nn.Module | None) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.model_dim)
+        nn.init.normal_(self.tokens.weight, std=config.model_dim**-0.5)
+        self.scale = math.sqrt(config.model_dim)
+        self.positions = positions
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, tokens: Tensor, offset: int | Tensor = 0) -> Tensor:
+        """``offset`` counts the positions before the first token: one number, or ``(B,)`` of them."""
+        x = self.tokens(tokens) * self.scale
+        return self.dropout(x if self.positions is None else self.positions(x, offset))
+
+    def logits(self, x: Tensor) -> Tensor:
+        """``x (…, C)`` to logits ``(…, V)``, by the embedding's own matrix."""
+        return functional.linear(x, self.tokens.weight)
+
+
+class EncoderStack(nn.Module):
+    """``num_layers`` encoder layers; with ``norm_first`` a last norm, which the paper's order does not need.
+
+    Source: Vaswani et al. 2017, figure 1, left.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Callable[[], Mechanism],
+        positions: RelativePositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, mechanism=mechanism(), positions=positions) for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        caches: Sequence[KVCache] | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Vectors ``x (B, T, C)`` to the same shape; with ``caches``, one for each layer, as ``MultiHeadAttention``."""
+        for number, layer in enumerate(self.layers):
+            cache = None if caches is None else caches[number]
+            x = layer(x, mask=mask, causal=causal, cache=cache, lengths=lengths)
+        return self.norm(x)
+
+
+class DecoderStack(nn.Module):
+    """``num_layers`` decoder layers; the last norm as in ``EncoderStack``.
+
+    Source: Vaswani et al. 2017, figure 1, right.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Callable[[], Mechanism],
+        cross_mechanism: Callable[[], Mechanism],
+        positions: RelativePositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, mechanism=mechanism(), cross_mechanism=cross_mechanism(), positions=positions)
+            for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
+
+    def prepare(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Every layer's cross-attention keys and values of the encoder's output ``(B, S, C)``, made once."""
+        layers: Any = self.layers
+        return [layer.cross_attention.prepare(memory) for layer in layers]
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Sequence[tuple[Tensor, Tensor]],
+        *,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+    ) -> Tensor:
+        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` as ``prepare`` gives it."""
+        for number, layer in enumerate(self.layers):
+            cache = None if caches is None else caches[number]
+            x = layer(x, memory[number], mask=mask, memory_mask=memory_mask, cache=cache)
+        return self.norm(x)
+
+
+def new_caches(layers: Any, batch_size: int, capacity: int) -> list[KVCache]:
+    """An empty cache for the self-attention of each layer."""
+    return [layer.attention.new_cache(batch_size, capacity) for layer in layers]
+
+
+def placed(
+    config: TransformerConfig, positions: Callable[[], nn.Module] | None
+) -> tuple[nn.Module | None, RelativePositions | None]:
+    """The positions of one stack: those to add to the embeddings, and those that act inside the scores."""
+    made: Any = Sinusoidal(config.model_dim) if positions is None else positions()
+    return (None, made) if hasattr(made, "turn") else (made, None)

@@ -1,0 +1,269 @@
+import pytest
+import torch
+from torch import nn
+
+from attn_core.data import Vocab
+from attn_core.decode import beam, greedy
+from attn_core.mechanisms.additive import AdditiveAttention
+from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
+from attn_core.transformer import (
+    AddNorm,
+    FeedForward,
+    LanguageModel,
+    TokenEmbedding,
+    Transformer,
+    TransformerConfig,
+    TransformerEncoder,
+)
+
+SMALL = TransformerConfig(13, model_dim=16, num_heads=4, num_layers=2, feed_forward_dim=24)
+POSITIONS = {
+    "sinusoidal": None,
+    "learned": lambda: Learned(200, 16),
+    "rotary": lambda: Rotary(4),
+    "ALiBi": lambda: ALiBi(4),
+}
+ORDERS = {"post-norm": {}, "pre-norm": {"norm_first": True}, "grouped": {"num_kv_heads": 2}}
+
+
+def small(**changes):
+    return TransformerConfig(**{**vars(SMALL), **changes})
+
+
+def tokens(*shape, seed=0, size=13):
+    return torch.randint(4, size, shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize(("config", "paper"), [(TransformerConfig.base(), 65e6), (TransformerConfig.big(), 213e6)])
+def test_the_papers_sizes_have_about_the_papers_parameters(config, paper):
+    with torch.device("meta"):
+        model = Transformer(config)
+    assert config.vocab_size == 37_000
+    assert sum(p.numel() for p in model.parameters()) == pytest.approx(paper, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 0}, "vocab_size: expected"),
+        ({"num_heads": 3}, "num_heads: expected a number that divides model_dim 16, got 3"),
+        ({"num_kv_heads": 3}, "num_kv_heads: expected a number that divides num_heads 4, got 3"),
+        ({"source_vocab_size": 0}, "source_vocab_size: expected"),
+        ({"num_layers": 1.5}, "num_layers: expected"),
+        ({"feed_forward_dim": -1}, "feed_forward_dim: expected"),
+        ({"dropout": 1.0}, r"dropout: expected a share in \[0, 1\), got 1.0"),
+    ],
+)
+def test_config_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        small(**changes)
+
+
+def test_feed_forward_is_two_layers_at_each_position_by_itself():
+    layer, x = FeedForward(6, 10), torch.randn(2, 5, 6)
+    hidden = (x @ layer.hidden.weight.T + layer.hidden.bias).clamp(min=0)
+    torch.testing.assert_close(layer(x), hidden @ layer.out.weight.T + layer.out.bias)
+    order = torch.tensor([3, 0, 4, 1, 2])
+    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_add_norm_stands_after_the_sum_or_before_the_sublayer(norm_first):
+    x, add = torch.randn(2, 3, 6) * 3 + 1, AddNorm(6, dropout=0.0, norm_first=norm_first)
+
+    def normed(x):
+        return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+
+    expected = x + normed(x).square() if norm_first else normed(x + x.square())
+    torch.testing.assert_close(add(x, torch.square), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_embedding_is_scaled_to_the_size_of_the_positions():
+    config = TransformerConfig(500, model_dim=256, num_heads=4, num_layers=1, feed_forward_dim=8, dropout=0.0)
+    embedding = TokenEmbedding(500, config, None)
+    ids = torch.arange(500)[None]
+    assert embedding(ids).std().item() == pytest.approx(1, abs=0.02)
+    torch.testing.assert_close(embedding(ids), embedding.tokens.weight[None] * 16)
+    placed = TokenEmbedding(500, config, Sinusoidal(256))
+    assert not torch.equal(placed(ids, 0), placed(ids, 3))
+    normal = torch.randn(4, 256)
+    torch.testing.assert_close(embedding.logits(normal), normal @ embedding.tokens.weight.T)
+    assert embedding.logits(normal).std().item() == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_steps_with_the_cache_give_the_logits_of_one_pass(kind, order):
+    """Over more tokens than the caches have room for at first."""
+    model = Transformer(small(**ORDERS[order]), positions=POSITIONS[kind]).eval()
+    source, lengths, target = tokens(2, 6), torch.tensor([6, 3]), tokens(2, 70, seed=1)
+    expected = model(source, lengths, target)
+    state, found = model.start(source, lengths), []
+    for t in range(70):
+        logits, state = model.step(target[:, t], state)
+        found.append(logits)
+    torch.testing.assert_close(torch.stack(found, 1), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
+    model = LanguageModel(small(norm_first=True), positions=POSITIONS[kind]).eval()
+    text, lengths = tokens(3, 80), torch.tensor([5, 1, 3])
+    logits, state = model.start(text[:, :5], lengths)
+    found = [logits]
+    # Each row goes on with its own next token.
+    for t in range(70):
+        logits, state = model.step(text[torch.arange(3), lengths + t], state)
+        found.append(logits)
+    for row, length in enumerate(lengths.tolist()):
+        expected = model(text[row : row + 1, : length + 70])[0, length - 1 :]
+        torch.testing.assert_close(torch.stack(found)[:, row], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_selected_rows_of_a_state_go_on_by_themselves():
+    for model in (Transformer(small()).eval(), LanguageModel(small()).eval()):
+        source, lengths = tokens(3, 6), torch.tensor([6, 3, 4])
+        state = model.start(source, lengths)
+        state = state[1] if isinstance(state, tuple) else state
+        rows, word = torch.tensor([2, 0, 2]), tokens(3, seed=2)
+        chosen, whole = model.step(word[rows], state.select(rows))[0], model.step(word, state)[0]
+        torch.testing.assert_close(chosen, whole[rows], atol=1e-6, rtol=1e-5)
+
+
+def test_the_past_alone_decides():
+    model = Transformer(small()).eval()
+    source, lengths, target = tokens(2, 6), torch.tensor([6, 3]), tokens(2, 8, seed=1)
+    other = torch.cat([target[:, :4], tokens(2, 4, seed=5)], 1)
+    one, two = model(source, lengths, target), model(source, lengths, other)
+    torch.testing.assert_close(one[:, :4], two[:, :4])
+    assert (one[:, 4:] - two[:, 4:]).abs().amax((1, 2)).min() > 1e-3
+    language = LanguageModel(small()).eval()
+    torch.testing.assert_close(language(target)[:, :4], language(other)[:, :4])
+    for mode in (model.train(), language.train()):  # the mask belongs to the architecture, not to the mode
+        for module in mode.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+    torch.testing.assert_close(model(source, lengths, target)[:, :4], model(source, lengths, other)[:, :4])
+    torch.testing.assert_close(language(target)[:, :4], language(other)[:, :4])
+
+
+def test_source_padding_is_invisible():
+    source, lengths = tokens(2, 6), torch.tensor([6, 3])
+    other = source.clone()
+    other[1, 3:] = tokens(3, seed=9)
+    model, encoder, target = Transformer(small()).eval(), TransformerEncoder(small()).eval(), tokens(2, 5, seed=1)
+    torch.testing.assert_close(model(source, lengths, target), model(other, lengths, target))
+    torch.testing.assert_close(encoder(source, lengths)[1, :3], encoder(other, lengths)[1, :3])
+    alone = encoder(source[1:, :3], lengths[1:])
+    torch.testing.assert_close(encoder(source, lengths)[1:, :3], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_places_are_known(kind):
+    encoder = TransformerEncoder(small(), positions=POSITIONS[kind]).eval()
+    source, lengths, order = tokens(1, 6), torch.tensor([6]), torch.tensor([3, 1, 5, 0, 2, 4])
+    moved = encoder(source[:, order], lengths) - encoder(source, lengths)[:, order]
+    assert moved.abs().amax() > 0.1
+    inside = kind in ("rotary", "ALiBi")
+    assert (encoder.embedding.positions is None) == inside
+    assert all((layer.attention.positions is None) != inside for layer in encoder.stack.layers)
+
+
+def test_heads_of_keys_and_values_can_be_fewer():
+    model = Transformer(small(num_kv_heads=2))
+    layer = model.decoder.layers[0]
+    assert layer.attention.key.out_features == layer.cross_attention.value.out_features == 8
+    state = model.start(tokens(2, 4), torch.tensor([4, 2]))
+    assert state.caches[0].keys.shape[1] == state.memory[0][0].shape[1] == 2
+
+
+def test_embeddings_are_shared_or_not():
+    shared, apart = Transformer(small()), Transformer(small(source_vocab_size=7))
+    assert shared.source_embedding.tokens is shared.target_embedding.tokens
+    assert apart.source_embedding.tokens.num_embeddings == 7 and apart.target_embedding.tokens.num_embeddings == 13
+    assert "target_embedding.tokens.weight" in dict(shared.named_parameters())
+    logits = apart(tokens(1, 4, size=7), torch.tensor([4]), tokens(1, 3))
+    assert logits.shape == (1, 3, 13)
+
+
+def test_each_layer_gets_a_mechanism_of_its_own():
+    made = {"encoder": 0, "decoder": 0, "cross": 0}
+
+    def factory(name):
+        def make():
+            made[name] += 1
+            return AdditiveAttention(4, 5)
+
+        return make
+
+    model = Transformer(
+        small(),
+        encoder_mechanism=factory("encoder"),
+        decoder_mechanism=factory("decoder"),
+        cross_mechanism=factory("cross"),
+    )
+    assert made == {"encoder": 2, "decoder": 2, "cross": 2}
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    mechanisms = [layer.attention.mechanism for layer in layers]
+    mechanisms += [layer.cross_attention.mechanism for layer in model.decoder.layers]
+    assert len({id(mechanism) for mechanism in mechanisms}) == 6
+    model(tokens(2, 4), torch.tensor([4, 2]), tokens(2, 3)).sum().backward()
+    assert all(p.grad is not None for mechanism in mechanisms for p in mechanism.parameters())
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_batch_is_learned(norm_first):
+    """To turn four words round: the encoder, the cross-attention and the causal decoder all have to work."""
+    model = Transformer(small(norm_first=norm_first, dropout=0.0))
+    source = tokens(32, 4)
+    target_in = torch.cat([torch.full((32, 1), Vocab.BOS), source.flip(1)[:, :3]], 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        logits = model(source, torch.full((32,), 4), target_in)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), source.flip(1).flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1
+
+
+def test_searches_work_and_greedy_is_the_argmax_of_one_pass():
+    model = Transformer(small()).eval()
+    source, lengths = tokens(3, 6), torch.tensor([6, 3, 4])
+    for row, found in enumerate(greedy(model, source, lengths, max_length=9)):
+        ids = [Vocab.BOS, *found.ids]
+        logits = model(source[row : row + 1, : lengths[row]], lengths[row : row + 1], torch.tensor([ids]))[0]
+        assert logits.argmax(-1).tolist()[: len(found.ids)] == found.ids
+    best = beam(model, source, lengths, max_length=9, beam_size=3, length_penalty=0.0)
+    assert all(
+        b.log_probability >= g.log_probability - 1e-4 or not b.finished
+        for b, g in zip(best, greedy(model, source, lengths, max_length=9), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Transformer(SMALL)(tokens(2, 4).float(), torch.tensor([4, 4]), tokens(2, 3)), "source: expected"),
+        (lambda: Transformer(SMALL)(tokens(2, 4), torch.tensor([4, 4]), tokens(3, 3)), "target: expected a batch of 2"),
+        (
+            lambda: Transformer(SMALL)(tokens(2, 4) + 9, torch.tensor([4, 4]), tokens(2, 3)),
+            "source: expected token ids",
+        ),
+        (lambda: Transformer(SMALL)(tokens(2, 4), torch.tensor([4, 5]), tokens(2, 3)), "lengths: expected"),
+        (lambda: LanguageModel(SMALL)(tokens(4)), "tokens: expected an integer tensor with 2 axes"),
+        (
+            lambda: LanguageModel(SMALL).start(tokens(2, 4), torch.tensor([4, 0])),
+            "lengths: expected at least one token",
+        ),
+        (lambda: TransformerEncoder(SMALL)(tokens(2, 4), torch.tensor([9, 0])), "lengths: expected"),
+    ],
+)
+def test_refuses(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
