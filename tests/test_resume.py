@@ -133,7 +133,7 @@ def test_going_on_leaves_the_callers_randomness(tmp_path):
 
 def test_seconds_add_up_over_the_pieces(tmp_path, monkeypatch):
     ticks = count()
-    monkeypatch.setattr("attn_core.train.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    monkeypatch.setattr("attn_core.train.loop.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     path = tmp_path / "run.safetensors"
     stopped_run(model(), path, 11)
     history = run(model(), path)

@@ -8,7 +8,7 @@ from torch.nn import functional
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.metrics import exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit, token_loss
+from attn_core.train import cosine, fit, inverse_square_root, smoothed_loss, token_loss
 
 LETTERS = "abcdefgh"
 
@@ -74,13 +74,94 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_callers_randomness(
 
 
 def test_the_rate_rises_and_falls_to_zero():
-    from attn_core.train import _cosine
-
-    rates = [_cosine(step, 100, 0.1) for step in range(100)]
+    rates = [cosine(100, peak=1.0, warmup=0.1)(step) for step in range(100)]
     assert rates[0] == pytest.approx(0.1) and max(rates) == 1.0
     assert rates[:10] == sorted(rates[:10]) and rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] < 0.001
-    assert _cosine(0, 1, 0.0) == 1.0
+    assert cosine(1, peak=3.0, warmup=0.0)(0) == 3.0
+
+
+def test_the_papers_rate_peaks_where_its_warmup_ends():
+    rate = inverse_square_root(512, warmup_steps=4000, scale=2.0)
+    rates = [rate(step) for step in range(20_000)]
+    assert rates.index(max(rates)) == 3999 and max(rates) == pytest.approx(2 / math.sqrt(512 * 4000))
+    assert rates[999] == pytest.approx(max(rates) / 4) and rates[15_999] == pytest.approx(max(rates) / 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: cosine(0, peak=1.0), "steps: expected an integer of at least 1, got 0"),
+        (lambda: cosine(5, peak=0.0), "peak: expected a finite number above 0, got 0.0"),
+        (lambda: cosine(5, peak=1.0, warmup=1.0), "warmup: expected a share"),
+        (lambda: inverse_square_root(0), "model_dim: expected"),
+        (lambda: inverse_square_root(8, warmup_steps=0), "warmup_steps: expected"),
+        (lambda: inverse_square_root(8, scale=math.inf), "scale: expected"),
+        (lambda: smoothed_loss(1.0), r"smoothing: expected a share in \[0, 1\), got 1.0"),
+        (lambda: smoothed_loss("a lot"), "smoothing: expected a share"),
+    ],
+)
+def test_schedules_and_losses_refuse(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_schedule_takes_the_place_of_the_rate():
+    """Steps of Adam are as long as the rate: none at 0, and not twice as long as at half."""
+    moved = []
+    for scale in (0.0, 1e-3, 2e-3):
+        net = model()
+        start = torch.cat([p.detach().flatten() for p in net.parameters()])
+        quiet(net, schedule=lambda step, scale=scale: scale * (step == 0), learning_rate=1.0)
+        moved.append((torch.cat([p.detach().flatten() for p in net.parameters()]) - start).abs().max().item())
+    assert moved == pytest.approx([0.0, 1e-3, 2e-3], rel=0.01)
+
+
+def test_smoothing_spreads_the_target():
+    logits, target = torch.randn(2, 3, 7), torch.tensor([[4, 5, 6], [5, 6, Vocab.PAD]])
+    logp = logits.log_softmax(-1)
+    each = [
+        0.9 * logp[i, t, target[i, t]] + 0.1 * logp[i, t].mean() for i, t in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    ]
+    torch.testing.assert_close(token_loss(logits, target, smoothing=0.1), -torch.stack(each).mean())
+
+
+def test_batches_that_make_one_step_are_one_batch():
+    """Three batches of unequal sizes: the gradients, and so the weights, of one batch with all their pairs."""
+    whole, parts = (Batches(pairs[:10], small, large, batch_size=size) for size in (10, 4))
+    nets = [model(), model()]
+    histories = [
+        fit(net, batches, epochs=3, learning_rate=1e-2, accumulate=together, progress=False, device="cpu")
+        for net, batches, together in zip(nets, (whole, parts), (1, 3), strict=True)
+    ]
+    assert len(histories[0].losses) == len(histories[1].losses) == 3
+    assert histories[0].losses == pytest.approx(histories[1].losses, abs=1e-5)
+    for one, two in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+def test_accumulation_takes_up_what_an_epoch_leaves():
+    batches = Batches(pairs[:10], small, large, batch_size=2)
+    history = fit(model(), batches, epochs=2, accumulate=2, progress=False, device="cpu")
+    assert len(history.losses) == 6, "five batches are two steps of two and one of one"
+
+
+def test_float16_learns_with_a_scaled_loss():
+    history = quiet(model(), precision=torch.float16, device="cpu", epochs=6, learning_rate=1e-2)
+    assert history.losses[-1] < 0.7 * history.losses[0]
+
+
+def test_a_float16_step_whose_gradient_overflows_is_left_out():
+    net, seen = model(), []
+    start = [p.detach().clone() for p in net.parameters()]
+    net.decoder.embedding.weight.register_hook(lambda grad: grad * (math.inf if not seen else 1))
+
+    def watch(net):
+        seen.append(max((p - s).abs().max().item() for p, s in zip(net.parameters(), start, strict=True)))
+        return {}
+
+    quiet(net, precision=torch.float16, device="cpu", validate=watch, validate_every=1)
+    assert seen[0] == 0 < seen[1]
 
 
 def test_gradients_are_clipped():
@@ -162,8 +243,12 @@ def test_trains_on_a_gpu_in_mixed_precision_by_itself():
         ({"checkpoint": 5}, "checkpoint: expected a path, got int"),
         ({"loss": lambda *_: torch.ones(2)}, r"loss: expected a scalar tensor, got torch.float32 of shape \(2,\)"),
         ({"loss": lambda *_: 1.0}, "loss: expected a scalar tensor, got float"),
-        ({"precision": torch.float16}, "precision: expected torch.float32 or torch.bfloat16, got torch.float16"),
-        ({"precision": "bf16"}, "precision: expected torch.float32 or torch.bfloat16, got 'bf16'"),
+        (
+            {"precision": torch.float64},
+            "precision: expected torch.float32, torch.bfloat16 or torch.float16, got torch.f",
+        ),
+        ({"precision": "bf16"}, "precision: expected torch.float32, torch.bfloat16 or torch.float16, got 'bf16'"),
+        ({"accumulate": 0}, "accumulate: expected an integer of at least 1, got 0"),
     ],
 )
 def test_wrong_settings_are_named_before_anything_changes(options, message):

@@ -34,6 +34,10 @@ class Batch:
     def __len__(self) -> int:
         return self.source.shape[0]
 
+    def rows(self, chosen: slice) -> Batch:
+        """The sentences of a slice, padded as they are."""
+        return Batch(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
         # Copies to the CPU are waited for: nothing there would wait for them later.

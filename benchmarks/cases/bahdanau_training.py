@@ -98,8 +98,10 @@ def ours(task: Task) -> Trainer:
     model = Seq2Seq(encoder, decoder).to(task.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=d2l_translator.LEARNING_RATE, fused=task.device.type != "mps")
 
+    unscaled = torch.amp.GradScaler(task.device.type, enabled=False)
+
     def step(batch: Batch) -> int:
-        train_step(model, batch.to(task.device), target_loss, optimizer, 1.0, torch.float32)
+        train_step(model, [batch.to(task.device)], target_loss, optimizer, 1.0, torch.float32, unscaled)
         return int(batch.target_lengths.sum())
 
     def logits(arrays: Arrays) -> Tensor:

@@ -3,7 +3,8 @@
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from tqdm import tqdm
 
 from attn_core.checkpoint import Checkpoint, load_matching, own_randomness, restore, save, training_state
 from attn_core.contract import check_size, kind
 from attn_core.data import Batch, Batches, Vocab
 from attn_core.device import default_device
+from attn_core.train import distributed
+from attn_core.train.losses import target_loss
+from attn_core.train.schedules import Schedule, cosine
 
 
 @dataclass
@@ -35,22 +38,6 @@ class History:
     seconds: float = 0.0
 
 
-def token_loss(logits: Tensor, target: Tensor) -> Tensor:
-    """Mean cross-entropy per true token, in nats; padding counts for nothing.
-
-    Shapes: ``logits (B, T, V)``, ``target (B, T)`` of token ids, ``Vocab.PAD`` where padded; returns a scalar.
-    """
-    return functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten(), ignore_index=Vocab.PAD)
-
-
-def target_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """The token loss of the target, each token from the source and the true tokens before it; a scalar, in nats.
-
-    The model is called as ``model(source, source_lengths, target_in)`` and gives logits ``(B, T, V)``.
-    """
-    return token_loss(model(batch.source, batch.source_lengths, batch.target_in), batch.target_out)
-
-
 def fit(
     model: nn.Module,
     batches: Batches,
@@ -58,7 +45,9 @@ def fit(
     epochs: int,
     learning_rate: float = 3e-3,
     warmup: float = 0.05,
+    schedule: Schedule | None = None,
     clip: float = 1.0,
+    accumulate: int = 1,
     seed: int = 0,
     device: torch.device | str | None = None,
     precision: torch.dtype | None = None,
@@ -71,9 +60,13 @@ def fit(
 ) -> History:
     """Train ``model`` in place on sentence pairs, and return what happened.
 
-    Adam, a learning rate that rises over the first ``warmup`` share of the steps and then falls to zero along a
-    cosine, gradients clipped to norm ``clip``. The same seed on the same machine gives the same weights; the caller's
-    random state is left as it was.
+    Adam, gradients clipped to norm ``clip``, and by default a learning rate that rises over the first ``warmup`` share
+    of the steps and then falls to zero along a cosine. The same seed on the same machine gives the same weights; the
+    caller's random state is left as it was.
+
+    Where ``torch.distributed`` is set up, the processes train one model together: each takes its rows of every batch,
+    and a step is the one that a single process would have made of the whole batch, up to rounding and dropout. The
+    first process writes the checkpoint, and any number of processes can go on from it.
 
     With ``checkpoint``, a run killed at any moment and called again with the same arguments goes on from that file
     and ends with the same weights, losses and validations, bit for bit, as one never stopped; a finished run returns
@@ -85,10 +78,12 @@ def fit(
         batches: the training pairs; epoch n is ``batches.epoch(n)``.
         epochs: passes over the pairs.
         learning_rate: the highest one.
+        schedule: the learning rate of each step, counted from 0, in the place of ``learning_rate`` and ``warmup``.
+        accumulate: batches that make one step together, each weighted by its target tokens.
         seed: of dropout; the model's first weights and the order of the batches are their makers'.
         device: where to train; by default ``default_device()``. The model stays there.
-        precision: float32 or bfloat16, the dtype of products under autocast; by default bfloat16 on CUDA, float32
-            elsewhere.
+        precision: float32, bfloat16 or float16, the dtype of products under autocast; by default bfloat16 on CUDA,
+            float32 elsewhere. In float16 the loss is scaled, and a step whose gradients overflow is left out.
         loss: called as ``loss(model, batch)`` under autocast, gives the scalar to make small.
         validate: called with the model in evaluation mode; what it returns goes into the history.
         validate_every: steps between validations; by default one epoch.
@@ -104,6 +99,7 @@ def fit(
             weights are those before it, and the last checkpoint stands.
     """
     check_size("epochs", epochs)
+    check_size("accumulate", accumulate)
     _check_positive("learning_rate", learning_rate)
     _check_positive("clip", clip)
     if not 0.0 <= warmup < 1.0:
@@ -111,13 +107,15 @@ def fit(
     for name, interval in (("validate_every", validate_every), ("checkpoint_every", checkpoint_every)):
         if interval is not None:
             check_size(name, interval)
-    if precision not in (None, torch.float32, torch.bfloat16):
-        raise ValueError(f"precision: expected torch.float32 or torch.bfloat16, got {precision!r}")
+    if precision not in (None, torch.float32, torch.bfloat16, torch.float16):
+        raise ValueError(f"precision: expected torch.float32, torch.bfloat16 or torch.float16, got {precision!r}")
     if checkpoint is not None and not isinstance(checkpoint, Path | str):
         raise ValueError(f"checkpoint: expected a path, got {kind(checkpoint)}")
     device = torch.device(device) if device is not None else default_device()
-    steps = epochs * len(batches)
-    validate_every, checkpoint_every = validate_every or len(batches), checkpoint_every or len(batches)
+    steps_an_epoch = -(-len(batches) // accumulate)
+    steps = epochs * steps_an_epoch
+    validate_every, checkpoint_every = validate_every or steps_an_epoch, checkpoint_every or steps_an_epoch
+    rate = cosine(steps, peak=learning_rate, warmup=warmup) if schedule is None else schedule
     settings: dict[str, Any] = {
         "epochs": epochs,
         "learning_rate": learning_rate,
@@ -125,6 +123,8 @@ def fit(
         "clip": clip,
         "seed": seed,
         "precision": precision and str(precision),
+        "accumulate": accumulate,
+        "schedule": schedule and [schedule(step) for step in (0, steps // 2, steps - 1)],
         "validate_every": validate_every if validate else None,
     }
     path = saved = None
@@ -135,23 +135,28 @@ def fit(
     if precision is None:
         precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     model.to(device)
+    distributed.wait()  # nobody writes before all have read
+    trained = distributed.wrapped(model, device)
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=device.type in ("cuda", "cpu"))
     history = History()
     mode = model.training
     try:
-        with own_randomness(seed):
+        with own_randomness(seed + distributed.rank()):
             if saved is not None:
-                history = _resumed(saved, model, optimizer)
+                history = _resumed(saved, model, optimizer, scaler)
             elif path is not None:  # at once, so that a folder that cannot be written costs no epoch
-                _keep(path, settings, model, optimizer, history)
+                _keep(path, settings, model, optimizer, scaler, history)
             done = len(history.losses)
             model.train()
-            with tqdm(total=steps, initial=done, disable=not progress, unit="step", leave=False) as bar:
+            silent = not progress or distributed.rank() > 0
+            with tqdm(total=steps, initial=done, disable=silent, unit="step", leave=False) as bar:
                 clock = time.perf_counter()
-                for step, batch in enumerate(_remaining(batches, epochs, done), start=done + 1):
+                for step, parts in enumerate(_remaining(batches, epochs, accumulate, done), start=done + 1):
                     for group in optimizer.param_groups:
-                        group["lr"] = learning_rate * _cosine(step - 1, steps, warmup)
-                    history.losses.append(train_step(model, batch.to(device), loss, optimizer, clip, precision))
+                        group["lr"] = rate(step - 1)
+                    parts = [batch.to(device) for batch in parts]
+                    history.losses.append(train_step(trained, parts, loss, optimizer, clip, precision, scaler))
                     history.seconds += time.perf_counter() - clock
                     bar.update()
                     if validate is not None and step % validate_every == 0:
@@ -159,7 +164,7 @@ def fit(
                         history.validation.append({"step": float(step), "seconds": history.seconds, **found})
                         bar.set_postfix(found)
                     if path is not None and (step % checkpoint_every == 0 or step == steps):
-                        _keep(path, settings, model, optimizer, history)
+                        _keep(path, settings, model, optimizer, scaler, history)
                     clock = time.perf_counter()
     except FloatingPointError as error:
         raise FloatingPointError(f"{error} at step {len(history.losses) + 1}") from None
@@ -170,37 +175,56 @@ def fit(
 
 def train_step(
     model: nn.Module,
-    batch: Batch,
+    batches: Sequence[Batch],
     loss: Callable[[nn.Module, Batch], Tensor],
     optimizer: torch.optim.Optimizer,
     clip: float,
     precision: torch.dtype,
+    scaler: torch.amp.GradScaler,
 ) -> float:
-    """One step of ``fit``: the loss before it. ``batch`` is on the model's device; the rest as in ``fit``.
+    """One step of ``fit`` on batches that count as one: the loss before it. They are on the model's device.
 
     Raises:
         ValueError: the loss is no scalar tensor.
-        FloatingPointError: the loss or its gradient is infinite or NaN; no weight has changed.
+        FloatingPointError: the loss or, but for a scaled one, its gradient is infinite or NaN; no weight has changed.
     """
-    with torch.autocast(batch.source.device.type, dtype=precision, enabled=precision != torch.float32):
-        value = loss(model, batch)
-    if not isinstance(value, Tensor) or value.dim() != 0:
-        raise ValueError(f"loss: expected a scalar tensor, got {kind(value)}")
+    device = batches[0].source.device
+    counts = torch.stack([(batch.target_out != Vocab.PAD).sum() for batch in batches]).double()
+    total = torch.zeros((), dtype=torch.float64, device=device)
     optimizer.zero_grad(set_to_none=True)
-    value.backward()
+    for number, (batch, weight) in enumerate(zip(batches, counts / counts.sum(), strict=True)):
+        part = distributed.share(batch)
+        # What this process's rows weigh in the whole. It takes part even without rows, as all have to.
+        own = weight * (part.target_out != Vocab.PAD).sum() / (batch.target_out != Vocab.PAD).sum()
+        part = part if len(part) else batch.rows(slice(0, 1))
+        last = number == len(batches) - 1
+        with nullcontext() if last else distributed.unsynchronised(model):
+            with torch.autocast(device.type, dtype=precision, enabled=precision != torch.float32):
+                value = loss(model, part)
+            if not isinstance(value, Tensor) or value.dim() != 0:
+                raise ValueError(f"loss: expected a scalar tensor, got {kind(value)}")
+            # Gradients become the mean over the processes; wanted is their sum.
+            scaler.scale(value * (own * distributed.size()).to(value.dtype)).backward()
+        total += own * value.detach()
+    scaler.unscale_(optimizer)
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-    for name, number in (("loss", value.item()), ("gradient's norm", norm.item())):
-        if not math.isfinite(number):
-            raise FloatingPointError(f"the {name} became {number}")
-    optimizer.step()
-    return value.item()
+    found = distributed.added_up(total).item()
+    numbers = {"loss": found} if scaler.is_enabled() else {"loss": found, "gradient's norm": norm.item()}
+    for name, seen in numbers.items():
+        if not math.isfinite(seen):
+            raise FloatingPointError(f"the {name} became {seen}")
+    scaler.step(optimizer)
+    scaler.update()
+    return found
 
 
-def _remaining(batches: Batches, epochs: int, done: int) -> Iterator[Batch]:
-    """The batches of all epochs but for the first ``done``."""
-    first, within = divmod(done, len(batches))
+def _remaining(batches: Batches, epochs: int, accumulate: int, done: int) -> Iterator[list[Batch]]:
+    """The batches of all steps but for the first ``done``, those of a step together."""
+    first, within = divmod(done, -(-len(batches) // accumulate))
     for epoch in range(first, epochs):
-        yield from islice(batches.epoch(epoch), within if epoch == first else 0, None)
+        left = islice(batches.epoch(epoch), within * accumulate if epoch == first else 0, None)
+        while step := list(islice(left, accumulate)):
+            yield step
 
 
 def _identity(model: nn.Module, batches: Batches) -> dict[str, Any]:
@@ -219,17 +243,30 @@ def _identity(model: nn.Module, batches: Batches) -> dict[str, Any]:
     }
 
 
-def _resumed(saved: Checkpoint, model: nn.Module, optimizer: torch.optim.Adam) -> History:
+def _resumed(saved: Checkpoint, model: nn.Module, optimizer: torch.optim.Adam, scaler: torch.amp.GradScaler) -> History:
     restore(saved.tensors, model, optimizer)
-    return History(losses=saved.tensors["losses"].tolist(), **saved.progress)
+    progress = dict(saved.progress)
+    scaler.load_state_dict(progress.pop("scaler"))
+    history = History(losses=saved.tensors["losses"].tolist(), **progress)
+    if distributed.rank() > 0:  # the file has the first process's randomness
+        torch.manual_seed(torch.initial_seed() + len(history.losses) * distributed.size())
+    return history
 
 
 def _keep(
-    path: Path, settings: dict[str, Any], model: nn.Module, optimizer: torch.optim.Adam, history: History
+    path: Path,
+    settings: dict[str, Any],
+    model: nn.Module,
+    optimizer: torch.optim.Adam,
+    scaler: torch.amp.GradScaler,
+    history: History,
 ) -> None:
+    if distributed.rank() > 0:
+        return
     losses = torch.tensor(history.losses, dtype=torch.float64)
     tensors = {"losses": losses, **training_state(model, optimizer)}
-    save(path, Checkpoint(tensors, settings, {"validation": history.validation, "seconds": history.seconds}))
+    progress = {"validation": history.validation, "seconds": history.seconds, "scaler": scaler.state_dict()}
+    save(path, Checkpoint(tensors, settings, progress))
 
 
 def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:
@@ -238,14 +275,6 @@ def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float
         found = validate(model)
     model.train()
     return found
-
-
-def _cosine(step: int, steps: int, warmup: float) -> float:
-    """The share of the highest learning rate at ``step``."""
-    rising = max(1, round(warmup * steps))
-    if step < rising:
-        return (step + 1) / rising
-    return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))
 
 
 def _check_positive(name: str, value: float) -> None:

@@ -1,0 +1,16 @@
+"""Training, on one device or on many: ``fit`` in a script, ``python -m attn_core.train --help`` at the command line."""
+
+from attn_core.train.loop import History, fit, train_step
+from attn_core.train.losses import smoothed_loss, target_loss, token_loss
+from attn_core.train.schedules import cosine, inverse_square_root
+
+__all__ = [
+    "History",
+    "cosine",
+    "fit",
+    "inverse_square_root",
+    "smoothed_loss",
+    "target_loss",
+    "token_loss",
+    "train_step",
+]
