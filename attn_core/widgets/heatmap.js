@@ -190,21 +190,28 @@ function render({ model, el }) {
     const wanted = [index("layer"), theme, dots].join();
     if (surveyed === wanted) return;
     surveyed = wanted;
-    const most = 72 / Math.max(source.length, target.length); // pixels for a cell
-    const side = most < 1 ? most : Math.min(12, Math.floor(most));
+    // Pixels for a cell: 72 for the longer side, and up to 96 where otherwise a long thin map could not be seen.
+    const [few, many] = [source.length, target.length].sort((a, b) => a - b);
+    const room = Math.max(72, Math.min(96, (18 * many) / few)) / many;
+    const side = room < 1 ? room : Math.min(24, Math.floor(room));
     const step = Math.max(1, Math.round(side * dots));
+    const ramp = colours(THEMES[theme].ramp);
+    const cells = new ImageData(source.length, target.length); // a pixel for a cell, drawn larger all at once
+    const pixels = make("canvas", "");
+    [pixels.width, pixels.height] = [source.length, target.length];
     views.forEach(({ view }, head) => {
       [view.width, view.height] = [source.length * step, target.length * step];
       Object.assign(view.style, { width: `${source.length * side}px`, height: `${target.length * side}px` });
       const pen = view.getContext("2d");
       const first = (index("layer") * heads + head) * target.length * source.length;
-      const place = (i) => [(i % source.length) * step, Math.floor(i / source.length) * step];
       for (let i = 0; i < target.length * source.length; i++) {
-        pen.fillStyle = ramps[theme][Math.round((codes[first + i] / top) * 255)];
-        pen.fillRect(...place(i), step, step);
+        cells.data.set(ramp[Math.round((codes[first + i] / top) * 255)], 4 * i);
       }
-      Object.assign(pen, { strokeStyle: THEMES[theme].mark, lineWidth: dots });
-      for (const [x, y] of side < 5 ? [] : [...linked].map(place)) {
+      pixels.getContext("2d").putImageData(cells, 0, 0);
+      Object.assign(pen, { imageSmoothingEnabled: false, strokeStyle: THEMES[theme].mark, lineWidth: dots });
+      pen.drawImage(pixels, 0, 0, view.width, view.height);
+      for (const i of side < 5 ? [] : linked) {
+        const [x, y] = [(i % source.length) * step, Math.floor(i / source.length) * step];
         pen.strokeRect(x + dots / 2, y + dots / 2, step - dots, step - dots);
       }
     });
@@ -278,6 +285,10 @@ function render({ model, el }) {
     columns.forEach((column, i) => (column.style.left = `${(i + 0.5) * size}px`));
     Object.assign(canvas.style, { width: `${source.length * size}px`, height: `${target.length * size}px` });
     update();
+    // As many small maps to a line as fit, then as few as take no more lines, so that the last is not almost empty.
+    const widest = Math.max(1, ...views.map(({ label: { offsetWidth } }) => offsetWidth)) + 8;
+    const lines = Math.ceil(heads / Math.max(1, Math.floor((gallery.clientWidth + 8) / widest)));
+    set("--attn-views", Math.ceil(heads / lines));
   }
 
   function locate(event) {
@@ -351,6 +362,7 @@ function render({ model, el }) {
   const changes = ["change:layer", "change:head", "change:row"];
   for (const change of changes) model.on(change, update);
 
+  keepKeys(root, stop.signal);
   el.append(root);
   layOut(el, layout, stop.signal);
   return () => {

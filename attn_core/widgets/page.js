@@ -35,3 +35,12 @@ function layOut(el, layout, signal) {
   signal.addEventListener("abort", () => [resized, themed].forEach((observer) => observer.disconnect()));
 }
 
+// What moves a slider or chooses a radio button goes no further: a notebook would move to another of its cells.
+function keepKeys(root, signal) {
+  const keep = (event) => {
+    const held = event.ctrlKey || event.altKey || event.metaKey;
+    if (!held && /^(Arrow|Page|Home|End)/.test(event.key)) event.stopPropagation();
+  };
+  root.addEventListener("keydown", keep, { signal });
+}
+

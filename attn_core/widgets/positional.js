@@ -445,6 +445,7 @@ function render({ model, el }) {
   };
   for (const name of TRAITS) model.on(`change:${name}`, changed);
 
+  keepKeys(root, stop.signal);
   el.append(root);
   layOut(el, layout, stop.signal);
   return () => {

@@ -117,6 +117,61 @@ def test_keys_choose_a_head(show):
         assert page.locator(".attn-cell:focus").count() == 1, "the heads are one stop"
 
 
+def test_a_head_set_from_python_moves_the_mark(show):
+    widget = heatmap()
+    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
+    style = f"<style>{widget._css}</style>"
+    with show(f'{style}<div id="here"></div><script>{script}</script>') as page:
+        page.evaluate(
+            """state => {
+                 const on = new Map();
+                 const model = {
+                   get: (name) => state[name], set: (name, value) => (state[name] = value), save_changes() {}, off() {},
+                   on: (event, f) => on.set(event, [...(on.get(event) ?? []), f]),
+                 };
+                 window.receive = (name, value) => {
+                   state[name] = value;
+                   for (const f of on.get('change:' + name)) f();
+                 };
+                 window.state = state;
+                 window.render({ model, el: document.querySelector('#here') });
+               }""",
+            state,
+        )
+        assert chosen(page) == 0
+        page.evaluate("receive('head', 1)")
+        assert chosen(page) == 1
+        page.locator(".attn-area").hover(position=cell(page, 0, 3))
+        assert reading(page) == "le → .: 0.40"
+        choose(page, 0)
+        assert page.evaluate("state.head") == 0
+
+
+def test_small_maps_are_drawn_anew_for_another_layer_and_for_nothing_else(show):
+    with show(heatmap().static_html()) as page:
+        view = page.locator(".attn-view canvas").first
+        holed = view.evaluate("e => { e.getContext('2d').clearRect(0, 0, 1, 1); return e.toDataURL(); }")
+        choose(page, 1)
+        page.locator(".attn-row").first.click()
+        page.locator(".attn-area").hover(position=cell(page, 0, 3))
+        assert view.evaluate("e => e.toDataURL()") == holed
+        slide(page, "layer", 1)
+        assert view.evaluate("e => e.getContext('2d').getImageData(0, 0, 1, 1).data[3]") == 255
+
+
+def test_a_notebook_sees_its_own_keys_but_none_that_choose(show):
+    with show(heatmap().static_html()) as page:
+        page.evaluate("() => { window.seen = []; document.addEventListener('keydown', (e) => seen.push(e.key)); }")
+        for name in ("layer", "head"):
+            page.keyboard.press("Tab")
+            page.evaluate("seen.length = 0")
+            for key in ("ArrowRight", "ArrowDown", "Shift+Enter", "Control+ArrowUp"):
+                page.keyboard.press(key)
+            assert page.evaluate("seen") == ["Shift", "Enter", "Control", "ArrowUp"], name
+        assert page.locator("input[name=layer]").input_value() != "0"
+
+
 def test_no_chooser_where_there_is_no_choice(show):
     with show(heatmap(weights=WEIGHTS[0, 0]).static_html() + heatmap(weights=WEIGHTS[0]).static_html()) as page:
         assert page.locator(".attn-heatmap").nth(0).locator("input, .attn-gallery").count() == 0
@@ -291,7 +346,7 @@ def test_many_large_heads_redraw_fast(show):
                  return times;
                }"""
         )
-        assert np.median(times) < 150, times
+        assert np.median(times) < 50, times
 
 
 def test_cleanup_leaves_nothing_behind(show):

@@ -81,7 +81,7 @@ def test_small_maps_mark_the_truth_and_follow_the_theme(show):
 
 
 @pytest.mark.parametrize(
-    ("heads", "rows", "columns"), [(12, 12, 12), (16, 3, 60), (2, 60, 3), (3, 1, 1), (4, 150, 150)]
+    ("heads", "rows", "columns"), [(12, 12, 12), (16, 2, 40), (2, 40, 2), (3, 1, 1), (4, 64, 64), (4, 150, 150)]
 )
 def test_small_maps_can_be_hit_and_fit_a_narrow_screen(show, heads, rows, columns):
     weights = torch.rand(heads, rows, columns)
@@ -91,8 +91,43 @@ def test_small_maps_can_be_hit_and_fit_a_narrow_screen(show, heads, rows, column
         for box in page.locator(".attn-view").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())"):
             assert box["width"] >= 24 and box["height"] >= 24 and box["right"] <= 320
         drawn = page.locator(".attn-view canvas").first.bounding_box()
-        assert max(drawn["width"], drawn["height"]) <= 73
+        longer, shorter = sorted((drawn["width"], drawn["height"]), reverse=True)
+        assert longer <= 96.5 and shorter >= 3
+        assert longer >= 56 or drawn["width"] >= 24 * columns, "large cells, or a large map"
         assert drawn["width"] / drawn["height"] == pytest.approx(columns / rows, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "expected"),
+    [(2, 700, [2]), (8, 700, [4, 4]), (12, 700, [6, 6]), (16, 700, [6, 6, 4]), (12, 320, [3, 3, 3, 3])],
+)
+def test_lines_of_small_maps_are_about_as_long_as_each_other(show, heads, width, expected):
+    widget = AttentionHeatmap(torch.rand(heads, 12, 12), ["s"] * 12, ["t"] * 12)
+    with show(widget.static_html(), width=width) as page:
+        tops = page.locator(".attn-view").evaluate_all("all => all.map((e) => e.offsetTop)")
+        assert [tops.count(top) for top in sorted(set(tops))] == expected
+
+
+def test_a_small_map_shows_that_it_is_pointed_at_and_pressed(show):
+    with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS).static_html()) as page:
+        view = page.locator(".attn-view").nth(1)
+
+        def looks():
+            return view.evaluate("e => [getComputedStyle(e).borderTopColor, getComputedStyle(e).backgroundColor]")
+
+        idle = looks()
+        view.hover()
+        pointed = looks()
+        page.mouse.down()
+        pressed = looks()
+        page.mouse.up()
+        assert pointed[0] != idle[0] and pressed[1] != pointed[1]
+
+
+def test_the_corner_is_whole_above_short_tokens(show):
+    with show(AttentionHeatmap(torch.rand(3, 3), ["a"] * 3, ["b"] * 3).static_html()) as page:
+        corner, scroll = (page.locator(part).first.bounding_box() for part in (".attn-corner span", ".attn-scroll"))
+        assert corner["y"] >= scroll["y"]
 
 
 def test_on_paper_the_heads_are_there_and_the_chosen_one_is_framed(show):

@@ -389,3 +389,14 @@ def test_one_change_of_several_traits_is_drawn_and_told_once(show):
         assert left == [True, "PE[10, 8]", 0, 0]
         widget.set_state(told[0])
         assert widget.column == 8
+
+
+def test_a_notebook_does_not_see_the_keys_that_move_a_slider(show):
+    with show(PositionalEncodingExplorer().static_html()) as page:
+        page.evaluate("() => { window.seen = []; document.addEventListener('keydown', (e) => seen.push(e.key)); }")
+        slider = page.locator(".attn-slider input").first
+        before = slider.input_value()
+        slider.focus()
+        for key in ("ArrowRight", "PageUp", "Escape"):
+            page.keyboard.press(key)
+        assert slider.input_value() != before and page.evaluate("seen") == ["Escape"]
