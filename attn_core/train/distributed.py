@@ -5,9 +5,9 @@ that a single process would have made, up to rounding: the shares are weighted b
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -15,6 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from attn_core.data import Batch
 from attn_core.device import default_device
+
+Loss = Callable[[nn.Module, Batch], Tensor]
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -26,7 +29,7 @@ def process_group() -> Iterator[torch.device]:
     Raises:
         ValueError: some processes of this machine would have to share a CUDA device.
     """
-    if "RANK" not in os.environ:
+    if not (distributed.is_available() and distributed.is_torchelastic_launched()):
         yield default_device()
         return
     local, beside = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -39,7 +42,10 @@ def process_group() -> Iterator[torch.device]:
             )
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda":
+        distributed.init_process_group("nccl", device_id=device)
+    else:
+        distributed.init_process_group("gloo")
     try:
         yield device
     finally:
@@ -56,10 +62,23 @@ def size() -> int:
     return distributed.get_world_size() if _together() else 1
 
 
-def wait() -> None:
-    """Go on when all processes are here."""
-    if _together():
-        distributed.barrier()
+def by_first(make: Callable[[], Made]) -> Made:
+    """What ``make`` gives in the first process, for all of them, and at the same time; it has to be picklable.
+
+    What it raises there is raised in all: no process goes on and waits for one that has stopped.
+    """
+    if not _together():
+        return make()
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            outcome[0] = make()
+        except Exception as error:
+            outcome[1] = error
+    distributed.broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
 
 
 def added_up(values: Tensor) -> Tensor:
@@ -69,11 +88,26 @@ def added_up(values: Tensor) -> Tensor:
     return values
 
 
-def wrapped(model: nn.Module, device: torch.device) -> nn.Module:
-    """The model as this process trains it: gradients become the mean over the processes."""
+class _LossOf(nn.Module):
+    """A loss as a module: ``DistributedDataParallel`` sees one call, however the loss uses the model."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.loss(self.model, batch)
+
+
+def wrapped(model: nn.Module, loss: Loss, device: torch.device) -> tuple[nn.Module, Loss]:
+    """The model and its loss as this process trains them: gradients become the mean over the processes.
+
+    All start from the first one's weights.
+    """
     if not _together():
-        return model
-    return DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+        return model, loss
+    ids = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(_LossOf(model, loss), device_ids=ids), lambda trained, batch: trained(batch)
 
 
 def unsynchronised(model: nn.Module) -> Any:

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,10 @@ def fit(
     of the steps and then falls to zero along a cosine. The same seed on the same machine gives the same weights; the
     caller's random state is left as it was.
 
-    Where ``torch.distributed`` is set up, the processes train one model together: each takes its rows of every batch,
-    and a step is the one that a single process would have made of the whole batch, up to rounding and dropout. The
-    first process writes the checkpoint, and any number of processes can go on from it.
+    Where ``torch.distributed`` is set up, the processes train one model together, all called with the same arguments:
+    each takes its rows of every batch, and a step is the one that a single process would have made of the whole batch,
+    up to rounding and dropout. The first process alone validates, and reads and writes the checkpoint; what it finds
+    or raises there, all do. Any number of processes can go on from a checkpoint.
 
     With ``checkpoint``, a run killed at any moment and called again with the same arguments goes on from that file
     and ends with the same weights, losses and validations, bit for bit, as one never stopped; a finished run returns
@@ -131,12 +133,11 @@ def fit(
     if checkpoint is not None:
         path = Path(checkpoint)
         settings |= _identity(model, batches)
-        saved = load_matching(path, settings)
+        saved = distributed.by_first(partial(load_matching, path, settings))
     if precision is None:
         precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     model.to(device)
-    distributed.wait()  # nobody writes before all have read
-    trained = distributed.wrapped(model, device)
+    trained, trained_loss = distributed.wrapped(model, loss, device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == torch.float16)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=device.type in ("cuda", "cpu"))
     history = History()
@@ -144,7 +145,7 @@ def fit(
     try:
         with own_randomness(seed + distributed.rank()):
             if saved is not None:
-                history = _resumed(saved, model, optimizer, scaler)
+                history = _resumed(saved, model, optimizer, scaler, seed)
             elif path is not None:  # at once, so that a folder that cannot be written costs no epoch
                 _keep(path, settings, model, optimizer, scaler, history)
             done = len(history.losses)
@@ -156,11 +157,12 @@ def fit(
                     for group in optimizer.param_groups:
                         group["lr"] = rate(step - 1)
                     parts = [batch.to(device) for batch in parts]
-                    history.losses.append(train_step(trained, parts, loss, optimizer, clip, precision, scaler))
+                    value = train_step(trained, parts, trained_loss, optimizer, clip, precision, scaler)
+                    history.losses.append(value)
                     history.seconds += time.perf_counter() - clock
                     bar.update()
                     if validate is not None and step % validate_every == 0:
-                        found = _evaluated(model, validate)
+                        found = distributed.by_first(partial(_evaluated, model, validate))
                         history.validation.append({"step": float(step), "seconds": history.seconds, **found})
                         bar.set_postfix(found)
                     if path is not None and (step % checkpoint_every == 0 or step == steps):
@@ -189,8 +191,8 @@ def train_step(
         FloatingPointError: the loss or, but for a scaled one, its gradient is infinite or NaN; no weight has changed.
     """
     device = batches[0].source.device
-    counts = torch.stack([(batch.target_out != Vocab.PAD).sum() for batch in batches]).double()
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    counts = torch.stack([(batch.target_out != Vocab.PAD).sum() for batch in batches])
+    total = torch.zeros((), device=device)
     optimizer.zero_grad(set_to_none=True)
     for number, (batch, weight) in enumerate(zip(batches, counts / counts.sum(), strict=True)):
         part = distributed.share(batch)
@@ -205,7 +207,7 @@ def train_step(
                 raise ValueError(f"loss: expected a scalar tensor, got {kind(value)}")
             # Gradients become the mean over the processes; wanted is their sum.
             scaler.scale(value * (own * distributed.size()).to(value.dtype)).backward()
-        total += own * value.detach()
+        total = total + own * value.detach()
     scaler.unscale_(optimizer)
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
     found = distributed.added_up(total).item()
@@ -243,13 +245,15 @@ def _identity(model: nn.Module, batches: Batches) -> dict[str, Any]:
     }
 
 
-def _resumed(saved: Checkpoint, model: nn.Module, optimizer: torch.optim.Adam, scaler: torch.amp.GradScaler) -> History:
+def _resumed(
+    saved: Checkpoint, model: nn.Module, optimizer: torch.optim.Adam, scaler: torch.amp.GradScaler, seed: int
+) -> History:
     restore(saved.tensors, model, optimizer)
     progress = dict(saved.progress)
     scaler.load_state_dict(progress.pop("scaler"))
     history = History(losses=saved.tensors["losses"].tolist(), **progress)
-    if distributed.rank() > 0:  # the file has the first process's randomness
-        torch.manual_seed(torch.initial_seed() + len(history.losses) * distributed.size())
+    if distributed.rank() > 0:  # the file has the first process's randomness; no two draw the same
+        torch.manual_seed(seed + distributed.rank() + len(history.losses) * distributed.size())
     return history
 
 
@@ -261,12 +265,11 @@ def _keep(
     scaler: torch.amp.GradScaler,
     history: History,
 ) -> None:
-    if distributed.rank() > 0:
-        return
     losses = torch.tensor(history.losses, dtype=torch.float64)
     tensors = {"losses": losses, **training_state(model, optimizer)}
     progress = {"validation": history.validation, "seconds": history.seconds, "scaler": scaler.state_dict()}
-    save(path, Checkpoint(tensors, settings, progress))
+    checkpoint = Checkpoint(tensors, settings, progress)
+    distributed.by_first(partial(save, path, checkpoint))
 
 
 def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:
