@@ -67,7 +67,6 @@ class KVCache:
         """Bytes reserved for keys and values."""
         return self.keys.nbytes + self.values.nbytes
 
-    @torch.no_grad()
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Add each row's next tokens; return the keys and values of all tokens so far.
 
@@ -91,14 +90,15 @@ class KVCache:
                 raise ValueError(f"lengths: expected shape ({batch},), one length a row, got {tuple(lengths.shape)}")
             counts = [count + new for count, new in zip(self._counts, lengths.tolist(), strict=True)]
             even = False
-        if max(counts) > self.capacity:
+        before, longest = self.longest, max(counts)
+        if longest > self.capacity:
             raise ValueError(
-                f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {max(counts)} "
-                f"with the {self._counts[counts.index(max(counts))]} that are cached"
+                f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {longest} "
+                f"with the {self._counts[counts.index(longest)]} that are cached"
             )
         for store, new in ((self.keys, k), (self.values, v)):
             if even:
-                store[:, :, self.longest : self.longest + tokens] = new
+                store.narrow(2, before, tokens).copy_(new)  # half the time of an assignment to a slice
                 continue
             row = torch.arange(batch, device=store.device)[:, None].expand(batch, tokens)
             slot = self.lengths[:, None] + torch.arange(tokens, device=store.device)
@@ -109,7 +109,7 @@ class KVCache:
             store[row, :, slot] = new
         self.lengths = self.lengths + (tokens if lengths is None else lengths.to(self.lengths))
         self._counts = counts
-        return self.keys[:, :, : self.longest], self.values[:, :, : self.longest]
+        return self.keys.narrow(2, 0, longest), self.values.narrow(2, 0, longest)
 
     def truncate(self, lengths: Tensor) -> None:
         """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers.
@@ -162,7 +162,8 @@ class KVCache:
     def _check(self, k: Tensor, v: Tensor) -> None:
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
             batch, heads, _, size = store.shape
-            if not isinstance(new, Tensor) or new.dim() != 4 or (*new.shape[:2], new.shape[3]) != (batch, heads, size):
+            shape = new.shape if isinstance(new, Tensor) else ()
+            if len(shape) != 4 or shape[0] != batch or shape[1] != heads or shape[3] != size:
                 raise ValueError(f"{name}: expected shape ({batch}, {heads}, T, {size}), got {kind(new)}")
             if new.dtype != store.dtype or new.device != store.device:
                 raise ValueError(

@@ -110,17 +110,16 @@ class MultiHeadAttention(nn.Module):
             )
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
-        tokens = torch.arange(queries.shape[1], device=queries.device)
-        before, even = cache.lengths, cache.uniform and lengths is None
-        places = cache.longest + tokens if even else before[:, None] + tokens
-        k, v = cache.append(*self._project(queries, queries, places), lengths)
+        held, even = cache.lengths, cache.uniform and lengths is None
+        before = cache.longest if even else held
+        k, v = cache.append(*self._project(queries, queries, before), lengths)
         if not even:  # the last query of a row is not aligned with the last key of the longest row
-            past = masks.causal(queries.shape[1], k.shape[2], before)
+            past = masks.causal(queries.shape[1], k.shape[2], held)
             mask = past if mask is None else mask & past
         try:
-            return self._attend(queries, k, v, places, mask=mask, bias=bias, causal=even)
+            return self._attend(queries, k, v, before, mask=mask, bias=bias, causal=even)
         except ValueError:
-            cache.truncate(before)  # a call that failed can be made again
+            cache.truncate(held)  # a call that failed can be made again
             raise
 
     def prepare(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -139,7 +138,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(
                 f"values: expected leading axes {tuple(keys.shape[:2])}, as keys, got {tuple(values.shape)}"
             )
-        return self._project(keys, values, torch.arange(keys.shape[1], device=keys.device))
+        return self._project(keys, values, 0)
 
     def read(
         self,
@@ -156,7 +155,7 @@ class MultiHeadAttention(nn.Module):
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
         self._check("queries", queries, self.query.in_features)
-        return self._attend(queries, k, v, _last_places(queries, k), mask=mask, bias=bias, causal=causal)
+        return self._attend(queries, k, v, k.shape[2] - queries.shape[1], mask=mask, bias=bias, causal=causal)
 
     def read_with_weights(
         self,
@@ -174,7 +173,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: as ``forward``, or the mechanism has no weights to show.
         """
         self._check("queries", queries, self.query.in_features)
-        q, bias = self._ask(queries, k, _last_places(queries, k), bias)
+        q, bias = self._ask(queries, k, k.shape[2] - queries.shape[1], bias)
         out, weights = self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)
         return self._merge(out), weights
 
@@ -225,31 +224,34 @@ class MultiHeadAttention(nn.Module):
         """The sizes that ``print`` shows."""
         return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
 
-    def _project(self, keys: Tensor, values: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
         k, v = self._split(self.key(keys)), self._split(self.value(values))
-        return (k if self.positions is None else self.positions.turn(k, places)), v
+        return (k if self.positions is None else self.positions.turn(k, _places(keys, before))), v
 
     def _attend(
         self,
         queries: Tensor,
         k: Tensor,
         v: Tensor,
-        places: Tensor,
+        before: int | Tensor,
         *,
         mask: Tensor | None,
         bias: Tensor | None,
         causal: bool,
     ) -> Tensor:
-        q, bias = self._ask(queries, k, places, bias)
+        q, bias = self._ask(queries, k, before, bias)
         if is_captured(self):
             return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
         return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))
 
-    def _ask(self, queries: Tensor, k: Tensor, places: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _ask(
+        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """The projected queries ``(B, H, T, D)``, and the bias with what positions add to it."""
         q = self._split(self.query(queries))
         if self.positions is None:
             return q, bias
+        places = _places(queries, before)
         by_place = self.positions.bias(places, torch.arange(k.shape[2], device=k.device))
         if by_place is not None:
             bias = by_place if bias is None else bias + by_place
@@ -270,7 +272,10 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        batch, length, size = x.shape
+        if length == 1:  # nothing to swap; in decoding each operation counts
+            return x.view(batch, size // self.head_dim, 1, self.head_dim)
+        return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
 
     def _check(self, name: str, x: Tensor, size: int) -> None:
         if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
@@ -289,6 +294,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"positions: expected a bias for {self.num_heads} heads, got {by_place.shape[0]}")
 
 
-def _last_places(queries: Tensor, k: Tensor) -> Tensor:
-    """The positions of queries that stand at the end of the keys."""
-    return torch.arange(queries.shape[1], device=queries.device) + (k.shape[2] - queries.shape[1])
+def _places(x: Tensor, before: int | Tensor) -> Tensor:
+    """The positions ``(n,)`` of ``x (B, n, C)`` after so many others; with ``before (B,)`` one row each, ``(B, n)``."""
+    tokens = torch.arange(x.shape[1], device=x.device)
+    return tokens + before if isinstance(before, int) else before[:, None] + tokens

@@ -36,7 +36,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Each vector of ``x (…, C)`` on its own: the same shape."""
-        return self.out(self.dropout(torch.relu(self.hidden(x))))
+        hidden = torch.relu(self.hidden(x))
+        return self.out(self.dropout(hidden) if self.dropout.training else hidden)
 
 
 class AddNorm(nn.Module):
@@ -53,9 +54,10 @@ class AddNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """``x (B, T, C)`` with what ``sublayer`` makes of it: the same shape."""
-        if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+        added = sublayer(self.norm(x) if self.norm_first else x)
+        if self.dropout.training:  # one that does nothing would take half as long as a step's layer norm
+            added = self.dropout(added)
+        return x + added if self.norm_first else self.norm(x + added)
 
 
 class EncoderLayer(nn.Module):

@@ -34,7 +34,8 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tensor, offset: int | Tensor = 0) -> Tensor:
         """``offset`` counts the positions before the first token: one number, or ``(B,)`` of them."""
         x = self.tokens(tokens) * self.scale
-        return self.dropout(x if self.positions is None else self.positions(x, offset))
+        x = x if self.positions is None else self.positions(x, offset)
+        return self.dropout(x) if self.dropout.training else x
 
     def logits(self, x: Tensor) -> Tensor:
         """``x (…, C)`` to logits ``(…, V)``, by the embedding's own matrix."""

@@ -1,0 +1,88 @@
+"""Beam search: the likeliest sentences, not the likeliest tokens."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attn_core.contract import check_size
+from attn_core.data import Vocab
+from attn_core.decode.hypothesis import Hypothesis, Stepper
+
+
+@torch.no_grad()
+def beam(
+    model: Stepper,
+    source: Tensor,
+    lengths: Tensor,
+    *,
+    max_length: int,
+    beam_size: int = 4,
+    length_penalty: float = 1.0,
+) -> list[Hypothesis]:
+    """Keep the ``beam_size`` likeliest beginnings of each sentence; return the best of those that ended.
+
+    Hypotheses are compared by log-probability divided by their length (<eos> counted) to the power of
+    ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. A sentence
+    is searched until no beginning can still overtake its best ended hypothesis, or until ``max_length`` tokens; if
+    none has ended by then, the best beginning is returned, marked unfinished. Shapes as ``greedy``.
+
+    Raises:
+        ValueError: ``max_length`` or ``beam_size`` below 1, or a negative ``length_penalty``.
+
+    Source: Wu et al. 2016, section 7 (pruning and normalising by length).
+    """
+    check_size("max_length", max_length)
+    check_size("beam_size", beam_size)
+    if not (math.isfinite(length_penalty) and length_penalty >= 0):
+        raise ValueError(f"length_penalty: expected a finite number of at least 0, got {length_penalty}")
+    size, device = source.shape[0], source.device
+    state = model.start(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
+    first_row = torch.arange(size, device=device)[:, None] * beam_size
+    tokens = torch.full((size * beam_size,), Vocab.BOS, device=device)
+    # All beams of a sentence begin alike, so only the first may speak in the first step.
+    scores = torch.full((size, beam_size), -math.inf, device=device)
+    scores[:, 0] = 0.0
+    ids = torch.empty((size * beam_size, 0), dtype=torch.long, device=device)
+    maps: Tensor | None = None
+    best: list[tuple[float, Hypothesis] | None] = [None] * size
+    for length in range(1, max_length + 1):
+        logits, state = model.step(tokens, state)
+        logp = logits.float().log_softmax(-1)
+        vocab = logp.shape[-1]
+        candidates = (scores[..., None] + logp.view(size, beam_size, vocab)).flatten(1)
+        # Each beam offers <eos> at most once, so twice as many candidates always leave beam_size that go on.
+        top, places = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
+        parents, tokens_2d = first_row + places // vocab, places % vocab
+        if state.weights is not None:
+            row = state.weights[:, None]
+            maps = row if maps is None else torch.cat([maps, row], dim=1)
+        ended = tokens_2d == Vocab.EOS
+        for i, j in (ended & torch.isfinite(top)).nonzero().tolist():
+            # Only among the first beam_size candidates, as if <eos> had taken one of the places.
+            if j >= beam_size:
+                continue
+            value = float(top[i, j]) / length**length_penalty
+            if best[i] is None or value > best[i][0]:
+                parent = int(parents[i, j])
+                weights = None if maps is None else maps[parent]
+                best[i] = (value, Hypothesis.of([*ids[parent].tolist(), Vocab.EOS], float(top[i, j]), weights))
+        scores, order = top.masked_fill(ended, -math.inf).topk(beam_size, dim=1)
+        rows = parents.gather(1, order).flatten()
+        tokens = tokens_2d.gather(1, order).flatten()
+        ids = torch.cat([ids[rows], tokens[:, None]], dim=1)
+        maps = None if maps is None else maps[rows]
+        state = state.select(rows)
+        # Log-probabilities only fall, so the longest possible sentence is the most that a beginning can still reach.
+        reachable = (scores[:, 0] / max_length**length_penalty).tolist()
+        if all(found is not None and found[0] >= bound for found, bound in zip(best, reachable, strict=True)):
+            break
+    results = []
+    for i, found in enumerate(best):
+        if found is not None:
+            results.append(found[1])
+        else:
+            first = i * beam_size
+            weights = None if maps is None else maps[first]
+            results.append(Hypothesis.of(ids[first].tolist(), float(scores[i, 0]), weights))
+    return results

@@ -1,0 +1,119 @@
+"""Which token comes next: the likeliest one, or one drawn from a distribution that may be cut and sharpened."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attn_core.contract import check_size, kind
+
+Pick = Callable[[Tensor], Tensor]
+"""From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
+
+
+def likeliest(logits: Tensor) -> Tensor:
+    """The token of the greatest logit: ``(…, V)`` to ``(…)``."""
+    return logits.argmax(-1)
+
+
+def top_k(logits: Tensor, k: int) -> Tensor:
+    """The ``k`` greatest logits as they are, the others −inf; all, where there are no more than ``k``.
+
+    Shapes: ``logits (…, V)``, to the same shape. Of equal logits no more are kept than there is room for.
+
+    Raises:
+        ValueError: ``logits`` is no floating tensor with an axis, or ``k`` below 1.
+
+    Source: Fan et al. 2018, section 5.4.
+    """
+    _check_logits(logits)
+    check_size("k", k)
+    values, places = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -math.inf).scatter(-1, places, values)
+
+
+def top_p(logits: Tensor, p: float) -> Tensor:
+    """The nucleus: the fewest likeliest tokens whose probabilities sum to at least ``p``; the other logits are −inf.
+
+    Shapes: ``logits (…, V)``, to the same shape. The token that crosses ``p`` is kept, so one at least always is;
+    ``p=1`` keeps all.
+
+    Raises:
+        ValueError: ``logits`` is no floating tensor with an axis, or ``p`` not in (0, 1].
+
+    Source: Holtzman et al. 2020, section 3.1.
+    """
+    _check_logits(logits)
+    _check_share("p", p)
+    if p == 1:  # rounded sums may reach 1 before the last token
+        return logits
+    probabilities, places = logits.softmax(-1, dtype=torch.float32).sort(dim=-1, descending=True, stable=True)
+    before = functional.pad(probabilities.cumsum(-1)[..., :-1], (1, 0))
+    beyond = torch.zeros_like(places, dtype=torch.bool).scatter(-1, places, before >= p)
+    return logits.masked_fill(beyond, -math.inf)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws a token from the model's distribution: sharpened by ``temperature``, then cut by ``top_k`` and ``top_p``.
+
+    Logits are divided by ``temperature``: below 1 likely tokens become likelier, above 1 less so. ``generator`` makes
+    the draws repeatable; without one they follow PyTorch's global seed. A ``Pick``.
+
+    Raises:
+        ValueError: ``temperature`` not a finite number above 0, ``top_k`` below 1, ``top_p`` not in (0, 1]; in use,
+            a generator of another kind of device than the logits.
+
+    Source: Holtzman et al. 2020, sections 3.1 to 3.3.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    generator: torch.Generator | None = None
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
+        if not (number and math.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(
+                f"temperature: expected a finite number above 0 (pick=likeliest is its limit), got {self.temperature!r}"
+            )
+        if self.top_k is not None:
+            check_size("top_k", self.top_k)
+        if self.top_p is not None:
+            _check_share("top_p", self.top_p)
+        if self.generator is not None and not isinstance(self.generator, torch.Generator):
+            raise ValueError(f"generator: expected a torch.Generator, got {type(self.generator).__name__}")
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The distribution that is drawn from: ``logits (…, V)`` to the same shape, float32."""
+        _check_logits(logits)
+        # The greatest logit goes to 0 first and stays there, however low the temperature is.
+        logits = logits.float() - logits.float().amax(-1, keepdim=True)
+        logits = logits / max(self.temperature, torch.finfo(logits.dtype).tiny)
+        if self.top_k is not None:
+            logits = top_k(logits, self.top_k)
+        if self.top_p is not None:
+            logits = top_p(logits, self.top_p)
+        return logits.softmax(-1)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """One token for each row: ``logits (B, V)`` to ``(B,)``."""
+        if self.generator is not None and self.generator.device.type != logits.device.type:
+            raise ValueError(
+                f"generator: expected one on {logits.device.type}, as the logits, got {self.generator.device}"
+            )
+        return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
+
+
+def _check_logits(logits: Tensor) -> None:
+    if not isinstance(logits, Tensor) or not logits.dtype.is_floating_point or logits.dim() == 0:
+        raise ValueError(f"logits: expected a floating tensor of shape (…, vocabulary), got {kind(logits)}")
+
+
+def _check_share(name: str, share: float) -> None:
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
+        raise ValueError(f"{name}: expected a probability in (0, 1], got {share!r}")

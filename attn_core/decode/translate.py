@@ -1,0 +1,73 @@
+"""From sentences in words to sentences in words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from attn_core.contract import check_size
+from attn_core.data import Vocab
+from attn_core.decode.beam import beam
+from attn_core.decode.hypothesis import evaluating
+from attn_core.decode.search import greedy
+
+
+class Translation(NamedTuple):
+    """A decoded sentence in words; the columns of ``attention`` are the source's words and then its <eos>."""
+
+    words: list[str]
+    log_probability: float
+    attention: Tensor | None
+    finished: bool
+
+
+def translate(
+    model: nn.Module,
+    sentences: Sequence[Sequence[str]],
+    source_vocab: Vocab,
+    target_vocab: Vocab,
+    *,
+    beam_size: int = 1,
+    length_penalty: float = 1.0,
+    max_length: int = 100,
+    batch_size: int = 256,
+) -> list[Translation]:
+    """Translate tokenised sentences, greedily (``beam_size=1``) or by beam search, in the order given.
+
+    Sentences of like length share a batch. ``max_length`` counts <eos>. The model is run in evaluation mode and
+    left in the mode it was in.
+
+    Raises:
+        ValueError: no sentence, an empty sentence, or a setting out of range.
+    """
+    check_size("beam_size", beam_size)
+    check_size("batch_size", batch_size)
+    if not len(sentences) or not all(isinstance(words, Sequence) and len(words) for words in sentences):
+        raise ValueError("sentences: expected at least one sequence of words, and a word in each")
+    device = next(model.parameters()).device
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    results: list[Translation | None] = [None] * len(sentences)
+    for begin in range(0, len(order), batch_size):
+        chosen = order[begin : begin + batch_size]
+        encoded = [torch.tensor([*source_vocab.encode(sentences[i]), Vocab.EOS]) for i in chosen]
+        source = pad_sequence(encoded, batch_first=True, padding_value=Vocab.PAD).to(device)
+        lengths = torch.tensor([len(row) for row in encoded], device=device)
+        with evaluating(model):
+            if beam_size == 1:
+                found = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
+            else:
+                found = beam(
+                    model,  # type: ignore[arg-type]
+                    source,
+                    lengths,
+                    max_length=max_length,
+                    beam_size=beam_size,
+                    length_penalty=length_penalty,
+                )
+        for i, row, hypothesis in zip(chosen, encoded, found, strict=True):
+            ids, log_probability, attention, finished = hypothesis
+            attention = None if attention is None else attention[:, : len(row)].cpu()
+            results[i] = Translation(target_vocab.decode(ids), log_probability, attention, finished)
+    return [result for result in results if result is not None]
