@@ -130,11 +130,13 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         max_length, dim = self.weight.shape
-        places = _places(x, dim, offset)
-        last = places.max().item() if places.numel() else -1
-        if last >= max_length:
-            raise ValueError(f"x: expected positions below max_length {max_length}, got position {last}")
-        return (x + self.weight[places]).to(x.dtype)
+        _check_placed(x, dim, offset)
+        longest = int(offset.max()) if isinstance(offset, Tensor) and offset.numel() else 0
+        end = (longest if isinstance(offset, Tensor) else offset) + x.shape[1]
+        if end > max_length:
+            raise ValueError(f"x: expected positions below max_length {max_length}, got position {end - 1}")
+        placed = self.weight[_places(x, dim, offset)] if isinstance(offset, Tensor) else self.weight[offset:end]
+        return (x + placed).to(x.dtype)
 
     def extra_repr(self) -> str:
         """The sizes that ``print`` shows."""
@@ -238,16 +240,19 @@ def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
 
 def _places(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
     """The positions ``(T,)`` or ``(B, T)`` of vectors ``x (B, T, dim)`` that come after ``offset`` others."""
+    _check_placed(x, dim, offset)
+    tokens = torch.arange(x.shape[1], device=x.device)
+    return offset.to(x.device)[:, None] + tokens if isinstance(offset, Tensor) else offset + tokens
+
+
+def _check_placed(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
-    tokens = torch.arange(x.shape[1], device=x.device)
     if isinstance(offset, Tensor):
         if offset.dtype not in _INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an integer tensor of shape ({x.shape[0]},), got {kind(offset)}")
-        return offset.to(x.device)[:, None] + tokens
-    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+    elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
-    return offset + tokens
 
 
 def _check_base(base: float) -> None:

@@ -195,12 +195,14 @@ def _fused(
     # its kernels take it only when there is no other mask.
     plain_causal = causal and mask is None and bias is None and queries == keys
     allowed = _with_causal(mask, causal and not plain_causal, q, k)
-    extra, empty = _merge(allowed, bias, q.dtype)
+    extra, empty = (None, None) if allowed is None and bias is None else _merge(allowed, bias, q.dtype)
     # Fused kernels want one head size, its entries side by side: pad the smaller side with zeros, which change no
     # product.
-    width = max(q.shape[3], value_size)
-    q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    if q.shape[3] != value_size:
+        width = max(q.shape[3], value_size)
+        q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     out = functional.scaled_dot_product_attention(
         q,
         k,
@@ -210,8 +212,11 @@ def _fused(
         is_causal=plain_causal,
         scale=factor,
         enable_gqa=q.shape[1] != k.shape[1],
-    )[..., :value_size]
-    out = out.to(dtype)  # under autocast the kernel gives half precision
+    )
+    if out.shape[3] != value_size:
+        out = out[..., :value_size]
+    if out.dtype != dtype:  # under autocast the kernel gives half precision
+        out = out.to(dtype)
     return out if empty is None else out.masked_fill(empty, 0.0)
 
 

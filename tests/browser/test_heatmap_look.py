@@ -130,6 +130,14 @@ def test_the_corner_is_whole_above_short_tokens(show):
         assert corner["y"] >= scroll["y"]
 
 
+def test_long_names_of_layers_fit_a_narrow_screen(show):
+    names = [f"decoder.layers.{number}.cross_attention.{'long' * 9}" for number in range(2)]
+    captured = {name: [WEIGHTS[:1, 0, None]] for name in names}
+    with show(AttentionHeatmap(captured, TOKENS, TOKENS).static_html(), width=320) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        assert page.locator(".attn-value").inner_text() == names[0]
+
+
 def test_on_paper_the_heads_are_there_and_the_chosen_one_is_framed(show):
     with show(AttentionHeatmap(WEIGHTS, TOKENS, TOKENS, head=1).static_html(), theme="dark") as page:
         page.emulate_media(media="print")
