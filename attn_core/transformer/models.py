@@ -113,14 +113,8 @@ class Transformer(nn.Module):
         return self.target_embedding.logits(x)[:, 0], TransformerState(caches, state.memory, state.mask)
 
 
-class TransformerEncoder(nn.Module):
-    """The encoder-only Transformer: token ids to one vector each, which has seen the whole sentence.
-
-    Raises:
-        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
-
-    Source: Devlin et al. 2018.
-    """
+class _SingleStack(nn.Module):
+    """What models of one stack share; the arguments are those of ``Transformer``."""
 
     def __init__(
         self,
@@ -134,6 +128,18 @@ class TransformerEncoder(nn.Module):
         added, inside = placed(config, positions)
         self.embedding = TokenEmbedding(config.vocab_size, config, added)
         self.stack = EncoderStack(config, mechanism=mechanism, positions=inside)
+
+
+class TransformerEncoder(_SingleStack):
+    """The encoder-only Transformer: token ids to one vector each, which has seen the whole sentence.
+
+    ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
+
+    Raises:
+        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+
+    Source: Devlin et al. 2018.
+    """
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
@@ -142,27 +148,16 @@ class TransformerEncoder(nn.Module):
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(_SingleStack):
     """The decoder-only Transformer: logits of each next token, from the tokens before it.
+
+    ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
         ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
 
     Source: Radford et al. 2018.
     """
-
-    def __init__(
-        self,
-        config: TransformerConfig,
-        *,
-        mechanism: Callable[[], Mechanism] = Dense,
-        positions: Callable[[], nn.Module] | None = None,
-    ) -> None:
-        super().__init__()
-        self.config = config
-        added, inside = placed(config, positions)
-        self.embedding = TokenEmbedding(config.vocab_size, config, added)
-        self.stack = EncoderStack(config, mechanism=mechanism, positions=inside)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(B, T, V)``, at each of ``tokens (B, T)`` those of the token after it; padding goes last."""
