@@ -196,6 +196,12 @@ def _fused(
     plain_causal = causal and mask is None and bias is None and queries == keys
     allowed = _with_causal(mask, causal and not plain_causal, q, k)
     extra, empty = (None, None) if allowed is None and bias is None else _merge(allowed, bias, q.dtype)
+    group = q.shape[1] // k.shape[1]
+    if group > 1 and queries == 1:
+        # As queries of one key head, the heads that share it read each key once. A kernel left to it reads them anew.
+        q = q.reshape(q.shape[0], k.shape[1], group, q.shape[3])
+        if extra is not None and extra.shape[1] > 1:
+            extra = extra.unflatten(1, (-1, group)).squeeze(3)
     # Fused kernels want one head size, its entries side by side: pad the smaller side with zeros, which change no
     # product.
     if q.shape[3] != value_size:
@@ -215,6 +221,8 @@ def _fused(
     )
     if out.shape[3] != value_size:
         out = out[..., :value_size]
+    if group > 1 and queries == 1:
+        out = out.reshape(out.shape[0], -1, 1, value_size)
     if out.dtype != dtype:  # under autocast the kernel gives half precision
         out = out.to(dtype)
     return out if empty is None else out.masked_fill(empty, 0.0)

@@ -15,6 +15,8 @@ SHAPES = {  # B, H, G, T, S, D, Dv
     "odd": (1, 3, 3, 7, 11, 5, 5),
     "grouped": (2, 6, 2, 4, 9, 8, 8),
     "multi-query": (2, 4, 1, 3, 3, 8, 8),
+    "grouped, one query": (2, 6, 2, 1, 9, 8, 8),
+    "multi-query, one query, wide values": (2, 4, 1, 1, 5, 8, 11),
     "wide values": (2, 2, 2, 5, 6, 4, 7),
     "narrow values": (2, 2, 1, 5, 6, 8, 3),
     "one key": (1, 2, 2, 3, 1, 4, 4),
