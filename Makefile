@@ -72,4 +72,4 @@ test-browser: book  ## the pages in Chromium, with the network blocked
 	$(PY) -m pytest -q -m browser tests/browser
 
 clean:  ## remove what was built, and .venv
-	rm -rf .venv _build book/vendor .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	rm -rf .venv _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

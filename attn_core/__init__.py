@@ -29,6 +29,8 @@ from attn_core.capture import capture_attention
 from attn_core.device import default_device
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
+from attn_core.mechanisms.flash import FlashAttention, flash_attention
+from attn_core.mechanisms.online import OnlineSoftmax
 from attn_core.multi_head import MultiHeadAttention
 
 __version__ = "0.1.0"
@@ -36,11 +38,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AdditiveAttention",
     "Dense",
+    "FlashAttention",
     "KVCache",
     "MultiHeadAttention",
+    "OnlineSoftmax",
     "attend",
     "attention",
     "attention_with_weights",
     "capture_attention",
     "default_device",
+    "flash_attention",
 ]

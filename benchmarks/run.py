@@ -25,7 +25,7 @@ from recorded.run import code_hash, load, machine, names
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "cases"
-VERSIONS_OF = ("torch", "d2l", "numpy")
+VERSIONS_OF = ("torch", "triton", "d2l", "numpy")
 QUICK_ROUNDS = 3
 
 
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str], cases: Path = CASES, results: Path = HERE / "
     for name in chosen.names or names(cases):
         script, started = cases / f"{name}.py", time.perf_counter()
         found = measure(script, quick=chosen.quick, threads=chosen.threads)
-        if not chosen.quick:
+        if found and not chosen.quick:  # without its device, a case finds nothing
             run = about(script, threads=chosen.threads, seconds=time.perf_counter() - started)
             results.mkdir(exist_ok=True)
             text = json.dumps({"run": run, "trials": found}, indent=1, ensure_ascii=False, allow_nan=False)

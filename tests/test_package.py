@@ -12,10 +12,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Who may import whom: a module imports from its own room and from rooms that stand before it.
 ROOMS = [
-    ("companion", "contract", "device"),
+    ("companion", "contract", "device", "paging"),
     ("capture", "data", "masks", "scores", "maps", "positions", "cache"),
     ("mechanisms",),
-    ("multi_head",),
+    ("multi_head", "paged"),
     ("seq2seq", "transformer", "metrics"),
     ("checkpoint", "decode"),
     ("train",),

@@ -2,6 +2,14 @@
 
 from attn_core.widgets.base import StaticWidget
 from attn_core.widgets.heatmap import AttentionHeatmap
+from attn_core.widgets.online_softmax import OnlineSoftmaxStepper
+from attn_core.widgets.paged_cache import PagedCacheExplorer
 from attn_core.widgets.positional import PositionalEncodingExplorer
 
-__all__ = ["AttentionHeatmap", "PositionalEncodingExplorer", "StaticWidget"]
+__all__ = [
+    "AttentionHeatmap",
+    "OnlineSoftmaxStepper",
+    "PagedCacheExplorer",
+    "PositionalEncodingExplorer",
+    "StaticWidget",
+]

@@ -6,26 +6,60 @@ import base64
 import hashlib
 import html
 import json
+import operator
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import traitlets
 
 _HERE = Path(__file__).parent
 _EXPORT = "export default"
 
 
-def read_module(name: str) -> str:
-    """Give a widget's JavaScript as one text without imports: what all share, then its own file `name`."""
-    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.js", name))
+def read_module(*names: str) -> str:
+    """Give a widget's JavaScript as one text without imports: what all share, then its own files `names`."""
+    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.js", *names))
+
+
+def read_style(name: str) -> str:
+    """Give a widget's CSS as one text: what all share, then its own file `name`."""
+    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.css", name))
+
+
+class RefusedError(ValueError, traitlets.TraitError):
+    """A ValueError after which traitlets takes back what was set together with the value."""
+
+
+class Whole(traitlets.TraitType[int, Any]):
+    """A whole number within limits; unlike traitlets.Int it takes NumPy's, and refuses with a ValueError."""
+
+    def __init__(self, usual: int, *limits: int) -> None:
+        super().__init__(usual)
+        self.limits = limits
+
+    def validate(self, _: Any, value: Any) -> int:
+        """Give the value as an int; traitlets calls this before it is set. Raises: ValueError, naming the trait."""
+        return check_whole(str(self.name), value, *self.limits)
+
+
+def check_whole(name: str, value: Any, first: int, last: int) -> int:
+    """Give `value` as an int. Raises: ValueError where it is none from `first` to `last`, naming `name`."""
+    try:
+        number = first - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = first - 1
+    if not first <= number <= last:
+        raise RefusedError(f"{name}: expected a whole number from {first} to {last}, got {value!r}")
+    return number
 
 
 class StaticWidget(anywidget.AnyWidget):
     """An anywidget that also shows itself as self-contained HTML: no kernel, no network.
 
-    A subclass gives `_esm`, read by `read_module`, whose own part ends in `export default { render }`; `_css`, which
-    styles nothing outside the widget; traits tagged `static=True`, which are the state of the page's copy; and the
-    methods `picture` and `describe`.
+    A subclass gives `_esm`, read by `read_module`, whose own part ends in `export default { render }`; `_css`, read by
+    `read_style`, which styles nothing outside the widget; traits tagged `static=True`, which are the state of the
+    page's copy; and the methods `picture` and `describe`.
     """
 
     def picture(self) -> bytes:

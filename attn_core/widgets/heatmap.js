@@ -44,7 +44,7 @@ function render({ model, el }) {
   const print = matchMedia("print");
 
   // What is on the page, from top to bottom.
-  const root = make("div", "attn-heatmap tex2jax_ignore mathjax_ignore");
+  const root = make("div", "attn-card attn-heatmap tex2jax_ignore mathjax_ignore");
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${model.get("title") || "Attention"}: heatmap of attention weights`);
   const bar = make("div", "attn-bar");

@@ -7,7 +7,6 @@ import io
 import operator
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,8 @@ import traitlets
 
 from attn_core import plots
 from attn_core.maps import read_labelled, read_links
-from attn_core.widgets.base import StaticWidget, read_module
+from attn_core.widgets.base import StaticWidget, read_module, read_style
 
-_HERE = Path(__file__).parent
 _FINE = 16_384
 
 
@@ -37,7 +35,7 @@ class AttentionHeatmap(StaticWidget):
     """
 
     _esm = read_module("heatmap.js")
-    _css = _HERE / "widgets.css"
+    _css = read_style("heatmap.css")
 
     title = traitlets.Unicode().tag(sync=True, static=True)
     source = traitlets.List(traitlets.Unicode()).tag(sync=True, static=True)

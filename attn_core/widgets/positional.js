@@ -166,7 +166,7 @@ function render({ model, el }) {
   circle.plot.append(equation);
   const root = make(
     "div",
-    { class: "attn-heatmap attn-explorer tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+    { class: "attn-card attn-explorer tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
     part("bar", make("span", { class: "attn-title" }, TEXT.title), part("legend", ...marks)),
     panels,
   );

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import operator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,37 +11,21 @@ import traitlets
 
 from attn_core import plots
 from attn_core.positions import sinusoidal
-from attn_core.widgets.base import StaticWidget, read_module
+from attn_core.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
 
-_HERE = Path(__file__).parent
 # What the page's sliders reach.
 _DIMS, _LENGTHS, _BASES = (2, 256), (8, 256), (2, 100_000)
 _MOST = _LENGTHS[1] - 1
 
 
-class _RefusedError(ValueError, traitlets.TraitError):
-    """A ValueError after which traitlets takes back what was set together with the value."""
-
-
-class _Whole(traitlets.TraitType[int, Any]):
-    """A whole number within limits; unlike traitlets.Int it takes NumPy's, and refuses with a ValueError."""
-
-    def __init__(self, usual: int, *limits: int) -> None:
-        super().__init__(usual)
-        self.limits = limits
-
-    def validate(self, _: Any, value: Any) -> int:
-        return _check_whole(str(self.name), value, *self.limits)
-
-
 class _Base(traitlets.TraitType[float, Any]):
-    """The base of the wavelengths, refused like a `_Whole`."""
+    """The base of the wavelengths, refused like a `Whole`."""
 
     def validate(self, _: Any, value: Any) -> float:
         low, high = _BASES
         real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         if not real or not low <= value <= high:
-            raise _RefusedError(f"{self.name}: expected a number from {low} to {high}, got {value!r}")
+            raise RefusedError(f"{self.name}: expected a number from {low} to {high}, got {value!r}")
         return float(value)
 
 
@@ -61,14 +43,14 @@ class PositionalEncodingExplorer(StaticWidget):
     """
 
     _esm = read_module("positional.js")
-    _css = _HERE / "widgets.css"
+    _css = read_style("positional.css")
 
-    dim = _Whole(32, *_DIMS).tag(sync=True, static=True)
-    length = _Whole(64, *_LENGTHS).tag(sync=True, static=True)
+    dim = Whole(32, *_DIMS).tag(sync=True, static=True)
+    length = Whole(64, *_LENGTHS).tag(sync=True, static=True)
     base = _Base(10_000.0).tag(sync=True, static=True)
-    position = _Whole(10, 0, _MOST).tag(sync=True, static=True)
-    column = _Whole(6, 0, _DIMS[1] - 1).tag(sync=True, static=True)
-    offset = _Whole(7, -_MOST, _MOST).tag(sync=True, static=True)
+    position = Whole(10, 0, _MOST).tag(sync=True, static=True)
+    column = Whole(6, 0, _DIMS[1] - 1).tag(sync=True, static=True)
+    offset = Whole(7, -_MOST, _MOST).tag(sync=True, static=True)
 
     def __init__(
         self,
@@ -80,7 +62,7 @@ class PositionalEncodingExplorer(StaticWidget):
         column: int | None = None,
         offset: int | None = None,
     ) -> None:
-        dim, length = _check_whole("dim", dim, *_DIMS), _check_whole("length", length, *_LENGTHS)
+        dim, length = check_whole("dim", dim, *_DIMS), check_whole("length", length, *_LENGTHS)
         super().__init__(
             dim=dim,
             length=length,
@@ -97,7 +79,7 @@ class PositionalEncodingExplorer(StaticWidget):
     def _within(self, proposal: Any) -> int:
         name, last = proposal["trait"].name, self.length - 1
         limits = {"position": (0, last), "column": (0, self.dim - 1), "offset": (-last, last)}
-        return _check_whole(name, proposal["value"], *limits[name])
+        return check_whole(name, proposal["value"], *limits[name])
 
     @traitlets.observe("dim", "length")
     def _fit(self, _: Any) -> None:
@@ -154,13 +136,3 @@ class PositionalEncodingExplorer(StaticWidget):
     def _paired(self) -> bool:
         """Whether the column in hand has a partner: the last one of an odd size has not."""
         return bool(self.column // 2 * 2 + 1 < self.dim)
-
-
-def _check_whole(name: str, value: Any, first: int, last: int) -> int:
-    try:
-        number = first - 1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = first - 1
-    if not first <= number <= last:
-        raise _RefusedError(f"{name}: expected a whole number from {first} to {last}, got {value!r}")
-    return number

@@ -139,7 +139,7 @@ def check_result(path):
         *("command", "versions", "code", "machine", "threads", "device", "memory_from", "date", "seconds")
     }
     assert about["command"] == f"make bench BENCH={path.stem} THREADS={about['threads']}"
-    assert {"python", "torch", "d2l", "numpy"} == set(about["versions"])
+    assert {"python", "torch", "d2l", "numpy"} <= set(about["versions"])
     assert re.fullmatch(r"[0-9a-f]{64}", about["code"])
     assert f"{about['threads']} threads" in about["machine"] and "CPU cores" in about["machine"]
     assert datetime.date.fromisoformat(about["date"]) >= datetime.date(2026, 1, 1)

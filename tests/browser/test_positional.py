@@ -238,7 +238,7 @@ def test_dragging_goes_on_choosing(show):
 def test_the_matrix_has_the_colours_of_its_values(show, theme):
     widget = PositionalEncodingExplorer(6, 10, column=5, position=9)
     with show(widget.static_html(), theme=theme) as page:
-        stops = page.locator(".attn-heatmap").evaluate("e => getComputedStyle(e).getPropertyValue('--attn-stops')")
+        stops = page.locator(".attn-card").evaluate("e => getComputedStyle(e).getPropertyValue('--attn-stops')")
         stops = np.array([[int(stop.strip()[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops.split(",")])
         assert (stops[3].mean() < 60) == (theme == "dark"), "zero is near the paper"
         image = picture(page.locator(".attn-area"))
@@ -258,7 +258,7 @@ def luminance(colour):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_and_marks_stand_out_from_their_ground(show, theme):
     with show(html(), theme=theme) as page:
-        ground = luminance(page.locator(".attn-heatmap").evaluate("e => getComputedStyle(e).backgroundColor"))
+        ground = luminance(page.locator(".attn-card").evaluate("e => getComputedStyle(e).backgroundColor"))
 
         def contrast(selector, part):
             colour = luminance(page.locator(selector).first.evaluate(f"e => getComputedStyle(e).{part}"))
@@ -291,7 +291,7 @@ def test_a_narrow_screen_folds_to_one_column_and_does_not_scroll_sideways(show, 
         for name in SLIDERS if key else ():
             page.locator(f"input[name={name}]").press(key)
         assert page.evaluate("document.documentElement.scrollWidth") == 320
-        right = page.locator(".attn-heatmap").evaluate("e => e.getBoundingClientRect().right - 15")
+        right = page.locator(".attn-card").evaluate("e => e.getBoundingClientRect().right - 15")
         inside = "all => all.map((e) => [e.getAttribute('class'), e.getBoundingClientRect().right])"
         over = [part for part in page.locator(".attn-panel *").evaluate_all(inside) if part[1] > right + 1]
         assert not over
@@ -309,14 +309,14 @@ def test_a_wide_screen_has_two_even_columns(show):
 
 def test_follows_the_theme_and_prints_light(show):
     with show(html()) as page:
-        root, area = page.locator(".attn-heatmap"), page.locator(".attn-area")
+        root, area = page.locator(".attn-card"), page.locator(".attn-area")
         light = picture(area)
         page.evaluate("document.documentElement.dataset.theme = 'dark'")
-        page.wait_for_selector(".attn-heatmap[data-theme=dark]")
+        page.wait_for_selector(".attn-card[data-theme=dark]")
         # Half of the values lie near zero, and zero is near the paper.
         assert picture(area).min() < 50 and light.max() > 240 and (picture(area) != light).mean() > 0.9
         page.emulate_media(media="print")
-        page.wait_for_selector(".attn-heatmap[data-theme=light]")
+        page.wait_for_selector(".attn-card[data-theme=light]")
         assert root.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
         assert (picture(area) == light).all()
 

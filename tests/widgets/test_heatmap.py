@@ -104,10 +104,10 @@ def test_module_is_one_file_with_a_render():
 
 
 def test_style_stays_inside_the_widget():
-    style = re.sub(r"@media[^{]*\{", "", str(AttentionHeatmap._css))
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(AttentionHeatmap._css), flags=re.DOTALL)
     selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
     assert selectors
-    assert [s for s in selectors if not s.startswith((".attn-heatmap", ".attn-static "))] == []
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-heatmap", ".attn-static "))] == []
     assert "url(" not in style and "@import" not in style
 
 

@@ -1,0 +1,207 @@
+"""FlashAttention-2 on NVIDIA GPUs: the tiled attention of ``mechanisms/flash.py``, in kernels of our own.
+
+To PyTorch they are two operators, forward and backward, which torch.compile takes as they are. Needs the package
+``triton``. Where ``TRITON_INTERPRET=1`` stands in the environment before anything imports that, they run on a CPU,
+slowly.
+"""
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from attn_core.contract import check_inputs
+from attn_core.mechanisms import flash_triton_kernels as kernels
+from attn_core.mechanisms.dense import attention_with_weights
+
+LARGEST_HEAD = 256
+
+
+def flash_attention_triton(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Softmax attention in tiles on a CUDA device: the ``(B, H, T, S)`` weights are never in memory.
+
+    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``, which lies in memory as
+    ``(B, T, H, Dv)``, so that joining the heads copies nothing. Sums are kept in float32. Masks and biases are read
+    where they lie, never expanded. There is no second derivative. The first call for a head size and dtype measures
+    which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
+
+    Raises:
+        ValueError: an argument breaks the contract; q is not on a CUDA device, is float64 or has heads of more than
+            256; v has; or bias wants a gradient, for which there is no kernel.
+
+    Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
+    """
+    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    if q.device.type != "cuda" and not kernels.INTERPRETED:
+        raise ValueError(f"q: expected a CUDA device, got {q.device}")
+    if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        raise ValueError(f"q: expected float16, bfloat16 or float32, got {q.dtype}")
+    for name, tensor in (("q", q), ("v", v)):
+        if tensor.shape[3] > LARGEST_HEAD:
+            raise ValueError(f"{name}: expected a head size of at most {LARGEST_HEAD}, got {tensor.shape[3]}")
+    if bias is not None and bias.requires_grad:
+        raise ValueError(
+            "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
+        )
+    if q.numel() == 0 or k.numel() == 0 or v.numel() == 0:
+        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
+    factor = q.shape[3] ** -0.5 if scale is None else float(scale)
+    if factor < 0:  # the kernels find the largest score as the largest product
+        q, factor = -q, -factor
+    causal = causal and q.shape[2] > 1  # the last query sees every key
+    return _attend(q, k, v, mask, bias, causal, factor)[0]
+
+
+# By the head size up to which they serve in 16 bits, the tiles to try: queries, keys, warps, stages of the pipeline.
+# Under 0 those of float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill next to no
+# registers, those of dk and dv some tens; the last of a row fits GPUs with 100 KB of shared memory, the others want
+# Hopper's 227.
+_Tiles = dict[int, list[tuple[int, int, int, int]]]
+_FORWARD: _Tiles = {
+    0: [(32, 32, 4, 2)],
+    64: [(128, 64, 4, 3), (128, 128, 8, 3), (128, 64, 8, 3), (64, 64, 4, 3)],
+    128: [(128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2)],
+    256: [(128, 64, 8, 2), (128, 32, 8, 2), (64, 32, 4, 2)],
+}
+_BACKWARD_Q: _Tiles = {
+    0: [(32, 32, 4, 2)],
+    64: [(128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2)],
+    128: [(128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
+    256: [(64, 64, 8, 2), (64, 32, 4, 2), (32, 32, 4, 2)],
+}
+_BACKWARD_KV: _Tiles = {
+    0: [(16, 32, 8, 1)],
+    64: [(64, 128, 8, 3), (64, 128, 8, 2), (64, 64, 4, 2)],
+    128: [(64, 128, 8, 2), (64, 64, 8, 2), (32, 128, 8, 3), (64, 64, 4, 2), (32, 64, 4, 2)],
+    256: [(32, 64, 8, 2), (32, 32, 4, 2)],
+}
+
+
+def _tuned(kernel: Any, tiles: _Tiles) -> Any:
+    """The kernel, which tries the tiles that suit its inputs when it first meets their head size and dtype."""
+    if kernels.INTERPRETED:
+        tiles = {0: [(16, 16, 4, 1)]}
+    configs = {
+        size: [triton.Config({"BLOCK_T": t, "BLOCK_S": s}, num_warps=w, num_stages=n) for t, s, w, n in row]
+        for size, row in tiles.items()
+    }
+
+    def suited(_: Any, arguments: dict[str, Any], **__: Any) -> list[triton.Config]:
+        wanted = 0 if arguments["q"].dtype == torch.float32 else max(arguments["SHAPE"][2:])
+        return configs[min(size for size in configs if size >= wanted)]
+
+    every = [config for row in configs.values() for config in row]
+    return triton.autotune(every, key=["SHAPE"], prune_configs_by={"early_config_prune": suited})(kernel)
+
+
+_forward = _tuned(kernels.forward, _FORWARD)
+_backward_q = _tuned(kernels.backward_q, _BACKWARD_Q)
+_backward_kv = _tuned(kernels.backward_kv, _BACKWARD_KV)
+
+
+@torch.library.custom_op("attn_core::flash", mutates_args=())
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The output, and for each row the base-2 logarithm of its sum of exponentials. An operator, for torch.compile."""
+    q, k, v = (_with_rows(x) for x in (q, k, v))
+    out, logsumexp = _outputs(q, k, v, mask, bias, causal, scale)
+    strides = tuple(x.stride() for x in (q, k, v, out))
+    with torch.cuda.device_of(q):
+        _forward[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
+            q, k, v, out, logsumexp, strides, *_arguments(q, k, v, mask, bias, causal, scale)
+        )
+    return out, logsumexp
+
+
+@torch.library.custom_op("attn_core::flash_backward", mutates_args=())
+def _pull_back(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v."""
+    grad, q, k, v, out = (_with_rows(x) for x in (grad, q, k, v, out))
+    dq, dk, dv = (_heads_last(x, x.shape[3]) for x in (q, k, v))
+    delta = torch.empty_like(logsumexp)
+    arguments = _arguments(q, k, v, mask, bias, causal, scale)
+    with torch.cuda.device_of(q):
+        strides = tuple(x.stride() for x in (q, k, v, grad, dq, out))
+        _backward_q[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
+            q, k, v, grad, out, logsumexp, delta, dq, strides, *arguments
+        )
+        strides = tuple(x.stride() for x in (q, k, v, grad, dk, dv))
+        _backward_kv[_programs(q, "BLOCK_S", k.shape[2], k.shape[1])](
+            q, k, v, grad, logsumexp, delta, dk, dv, strides, *arguments
+        )
+    return dq, dk, dv
+
+
+@_attend.register_fake
+def _outputs(
+    q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Any, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    return _heads_last(q, v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@_pull_back.register_fake
+def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    return *_pull_back(grad, *ctx.saved_tensors, ctx.causal, ctx.scale), None, None, None, None
+
+
+_attend.register_autograd(_backward, setup_context=_save)
+
+
+def _heads_last(x: Tensor, size: int) -> Tensor:
+    """Room for ``(…, size)`` like ``x (B, H, T, …)``, in memory ``(B, T, H, size)``."""
+    batch, heads, length = x.shape[:3]
+    return x.new_empty(batch, length, heads, size).transpose(1, 2)
+
+
+def _with_rows(x: Tensor) -> Tensor:
+    return x if x.stride(3) == 1 else x.contiguous()
+
+
+def _programs(q: Tensor, block: str, length: int, heads: int) -> Any:
+    return lambda chosen: (triton.cdiv(length, chosen[block]) * heads * q.shape[0],)
+
+
+def _arguments(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+) -> tuple[Any, Any]:
+    """What the three kernels have in common."""
+    shape = (*q.shape[:3], k.shape[2])
+    limits: tuple[Any, ...] = ()
+    for x in (mask, bias):
+        limits += (None, None) if x is None else (x, x.broadcast_to(shape).stride())  # 0 along axes of one entry
+    sizes: tuple[int, ...] = ()
+    for size in (q.shape[3], v.shape[3]):
+        sizes += size, max(16, triton.next_power_of_2(size))
+    return (limits, shape[1:], scale * kernels.LOG2_E.value), (shape[1] // k.shape[1], causal, *sizes)

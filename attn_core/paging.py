@@ -1,0 +1,219 @@
+"""Which block holds which token: the paged cache's policy, in plain Python. The tensors are in ``paged``.
+
+The memory for keys and values is cut into blocks of equal size. A sequence owns no stretch of memory: it has a *block
+table*, the numbers of its blocks in the order of its tokens, so token i lies in block ``table[i // block_size]`` at
+offset ``i % block_size``. Blocks are handed out when they are needed, in no order, and sequences that begin alike share
+the blocks of their beginning until one of them has to write into a shared block: it then gets a copy (copy-on-write).
+
+Source: Kwon et al. 2023, sections 4.2 to 4.4.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class OutOfBlocks(RuntimeError):  # noqa: N818 - it says what is the matter
+    """There are fewer free blocks than a call needs. Nothing has changed: free a sequence, and call again."""
+
+
+class Placement(NamedTuple):
+    """Where new tokens go: first do the ``copies``, in their order, then write the tokens to the ``slots``.
+
+    ``slots`` holds a pair (block, offset) for each token, ``copies`` pairs (source block, target block).
+    """
+
+    slots: list[tuple[int, int]]
+    copies: list[tuple[int, int]]
+
+
+class BlockTables:
+    """The block tables of all sequences, the free blocks, and how many tables refer to each of the others.
+
+    ``num_blocks`` blocks of ``block_size`` tokens each. Sequences are named by numbers that are never given twice. One
+    object serves all layers of a model: a token lies in the same slot of every layer's pool.
+
+    Raises:
+        ValueError: a size is not an integer of at least 1. In every method: a sequence or block that is not there, a
+            number of tokens that is not an integer in the range named.
+
+    Source: Kwon et al. 2023, sections 4.2 (block tables), 4.4 (sharing, reference counts, copy-on-write).
+    """
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        for name, size in (("num_blocks", num_blocks), ("block_size", block_size)):
+            _check_integer(name, size, 1)
+        self.num_blocks, self.block_size = num_blocks, block_size
+        self._free = list(range(num_blocks - 1, -1, -1))  # a stack: the block freed last is used first
+        self._references = [0] * num_blocks
+        self._tables: dict[int, list[int]] = {}
+        self._lengths: dict[int, int] = {}
+        self._next = 0
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """The sequences that are there, oldest first."""
+        return tuple(self._tables)
+
+    @property
+    def free_blocks(self) -> int:
+        """How many blocks belong to no sequence."""
+        return len(self._free)
+
+    @property
+    def used_blocks(self) -> int:
+        """How many blocks belong to at least one sequence."""
+        return self.num_blocks - len(self._free)
+
+    @property
+    def reserved_slots(self) -> int:
+        """Tokens that the used blocks have room for."""
+        return self.used_blocks * self.block_size
+
+    @property
+    def filled_slots(self) -> int:
+        """Slots that hold some sequence's token, a shared one counted once. Takes time for every block of every table.
+
+        Over ``reserved_slots`` this is the share of the memory in use. The sum of all lengths is larger where sequences
+        share blocks.
+        """
+        filled: Counter[int] = Counter()
+        for sequence, table in self._tables.items():
+            for i, block in enumerate(table):
+                held = min(self.block_size, self._lengths[sequence] - i * self.block_size)
+                filled[block] = max(filled[block], held)
+        return filled.total()
+
+    def table(self, sequence: int) -> list[int]:
+        """The sequence's blocks, in the order of its tokens: a copy."""
+        return list(self._table(sequence))
+
+    def length(self, sequence: int) -> int:
+        """How many tokens the sequence has."""
+        self._table(sequence)
+        return self._lengths[sequence]
+
+    def references(self, block: int) -> int:
+        """How many tables the block is in: 0 where it is free."""
+        _check_integer("block", block, 0, self.num_blocks - 1)
+        return self._references[block]
+
+    def start(self) -> int:
+        """A new sequence with no tokens and no blocks."""
+        return self._add([], 0)
+
+    def fork(self, sequence: int, tokens: int | None = None) -> int:
+        """A new sequence that begins with the first ``tokens`` tokens of this one, or all: it shares their blocks."""
+        table, length = self._table(sequence), self._lengths[sequence]
+        tokens = length if tokens is None else tokens
+        _check_integer("tokens", tokens, 0, length)
+        shared = table[: self._blocks(tokens)]
+        for block in shared:
+            self._references[block] += 1
+        return self._add(shared, tokens)
+
+    def free(self, sequence: int) -> None:
+        """Forget the sequence. Blocks that no other sequence shares become free."""
+        self.truncate(sequence, 0)
+        del self._tables[sequence], self._lengths[sequence]
+
+    def truncate(self, sequence: int, tokens: int) -> None:
+        """Forget all but the sequence's first ``tokens`` tokens, and give back the blocks that held only others."""
+        table = self._table(sequence)
+        _check_integer("tokens", tokens, 0, self._lengths[sequence])
+        kept = self._blocks(tokens)
+        for block in reversed(table[kept:]):
+            self._release(block)
+        del table[kept:]
+        self._lengths[sequence] = tokens
+
+    def append(self, sequence: int, tokens: int) -> Placement:
+        """Make room for so many new tokens of one sequence.
+
+        Raises:
+            OutOfBlocks: there are too few free blocks. Nothing has changed.
+        """
+        return self.append_all({sequence: tokens})
+
+    def append_all(self, growth: Mapping[int, int]) -> Placement:
+        """Make room for the new tokens of several sequences, ``{sequence: tokens}``: for all of them or for none.
+
+        The slots come in the order of ``growth``, each sequence's together.
+
+        Raises:
+            OutOfBlocks: there are too few free blocks. Nothing has changed.
+        """
+        needed = self.blocks_needed(growth)
+        if needed > len(self._free):
+            raise OutOfBlocks(
+                f"expected at most {len(self._free)} new blocks, the free ones of {self.num_blocks}, "
+                f"got a need of {needed} for {sum(growth.values())} tokens"
+            )
+        slots: list[tuple[int, int]] = []
+        copies: list[tuple[int, int]] = []
+        for sequence, tokens in growth.items():
+            table, begin = self._tables[sequence], self._lengths[sequence]
+            if self._writes_into_shared(sequence, tokens):
+                source, table[-1] = table[-1], self._take()
+                self._release(source)
+                copies.append((source, table[-1]))
+            end = begin + tokens
+            table += [self._take() for _ in range(self._blocks(end) - len(table))]
+            slots += [(table[i // self.block_size], i % self.block_size) for i in range(begin, end)]
+            self._lengths[sequence] = end
+        return Placement(slots, copies)
+
+    def blocks_needed(self, growth: Mapping[int, int]) -> int:
+        """How many free blocks ``append_all(growth)`` would take, those for copies included."""
+        needed = 0
+        left: Counter[int] = Counter()  # how many of a shared block's owners will have left it for their copies
+        for sequence, tokens in growth.items():
+            table = self._table(sequence)
+            _check_integer("tokens", tokens, 0)
+            needed += self._blocks(self._lengths[sequence] + tokens) - len(table)
+            if self._writes_into_shared(sequence, tokens, left):
+                left[table[-1]] += 1
+                needed += 1
+        return needed
+
+    def __repr__(self) -> str:
+        return (
+            f"BlockTables({len(self._tables)} sequences, "
+            f"{self.used_blocks} of {self.num_blocks} blocks of {self.block_size} tokens used)"
+        )
+
+    def _writes_into_shared(self, sequence: int, tokens: int, left: Mapping[int, int] | None = None) -> bool:
+        """Whether the first new token goes into a block that others have too. A full last block is left alone."""
+        if tokens == 0 or self._lengths[sequence] % self.block_size == 0:
+            return False
+        last = self._tables[sequence][-1]
+        return self._references[last] - (left or {}).get(last, 0) > 1
+
+    def _blocks(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
+
+    def _add(self, table: list[int], length: int) -> int:
+        sequence, self._next = self._next, self._next + 1
+        self._tables[sequence], self._lengths[sequence] = table, length
+        return sequence
+
+    def _take(self) -> int:
+        block = self._free.pop()
+        self._references[block] = 1
+        return block
+
+    def _release(self, block: int) -> None:
+        self._references[block] -= 1
+        if self._references[block] == 0:
+            self._free.append(block)
+
+    def _table(self, sequence: int) -> list[int]:
+        if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence not in self._tables:
+            raise ValueError(f"sequence: expected one of {list(self._tables)}, got {sequence!r}")
+        return self._tables[sequence]
+
+
+def _check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+        wanted = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name}: expected an integer {wanted}, got {value!r}")

@@ -1,0 +1,320 @@
+// A paged cache of keys and values at work: the pool of blocks, the requests with their block tables, and what memory
+// reserved in one piece for each would hold instead. All of it follows from a list of events.
+
+const TEXT = {
+  title: "Paged key–value cache",
+  back: "Back", next: "Next", restart: "Start over",
+  steps: (step, all) => `step ${step} of ${all}`,
+  pool: (used, all) => `The pool: ${used} of ${all} blocks in use`,
+  blocks: "Blocks of the pool",
+  token: "token", rest: "reserved, empty", free: "free", shared: "tables share the block", fresh: "just written",
+  requests: "Requests, and their block tables: logical → physical block",
+  nobody: "No request is there.",
+  growOf: (name) => `+1 token for ${name}`, forkOf: (name) => `fork ${name}`, endOf: (name) => `end ${name}`,
+  grow: "+1", fork: "fork", end: "end", start: "New request", prompt: "prompt", decode: "+1 token for each",
+  tokens: (n) => (n === 1 ? "1 token" : `${n} tokens`),
+  each: (n) => `${TEXT.slots(n)} each`,
+  slots: (n) => (n === 1 ? "1 slot" : `${n} slots`),
+  list: (blocks) => (blocks.length === 1 ? `block ${blocks[0]}` : `blocks ${blocks.join(", ")}`),
+  memory: (slots) => `The same ${slots} slots, paged, and reserved in one piece for each request`,
+  paged: "paged", whole: "one piece", size: "block size", reserve: "one piece",
+  use: (used, reserved) =>
+    reserved ? `${used} of ${reserved} reserved slots hold a token: ${Math.round((100 * used) / reserved)}\u00a0%.` : "",
+  saved: (saved) => (saved ? ` Sharing saves ${TEXT.slots(saved)}.` : ""),
+  room: (most, room, outside) =>
+    ` With ${TEXT.each(most)}, ${room} fit at a time${outside ? `: no room for ${outside}` : ""}.`,
+  hint: "Point at a block or a request, or walk through the blocks with the arrow keys.",
+  freeBlock: (block) => `Block ${block} is free.`,
+  takenBlock: (block, first, last, names, filled, size) =>
+    `Block ${block} holds ${first === last ? `token ${first}` : `tokens ${first} to ${last}`} of ${names}: ` +
+    `${filled} of ${TEXT.slots(size)}.`,
+  request: (name, last, size, logical, block, slot) =>
+    `${name}’s last token is number ${last}: logical block ⌊${last} / ${size}⌋ = ${logical} is block ${block}, ` +
+    `and ${last} mod ${size} = ${slot} its slot.`,
+  // What has just happened.
+  empty: "All blocks are free, and no request is there.",
+  absent: (name) => `Nothing happens: ${name} is not there.`,
+  started: (name, tokens, blocks) => `${name} arrives with ${TEXT.tokens(tokens)} and gets ${blocks}.`,
+  refused: (name, needed, free) =>
+    `No room for ${name}: blocks needed: ${needed}, free: ${free}. It waits until another ends; nothing is lost.`,
+  stayed: (names, blocks) => `${names}: one token more, in ${blocks}.`,
+  took: (name, block) =>
+    `${name}: one token more. The last block was full, so block ${block} is taken from the free ones.`,
+  copied: (name, source, count, target) =>
+    `${name}: one token more. Block ${source} is shared by ${count}, so it is first copied to block ${target}.`,
+  waits: (names) => `${names}: no block is free. The next token waits until another ends; nothing is lost.`,
+  forked: (parent, name, blocks) => `${name} forks from ${parent}: both now have ${blocks}. Nothing is copied.`,
+  ended: (name, freed, kept) =>
+    `${name} ends.${freed ? ` Free again: ${freed}.` : ""}${kept ? ` Others still have ${kept}.` : ""}`,
+};
+
+const TRAITS = ["block_size", "num_blocks", "reserve", "events", "step"];
+const SIZES = [1, 2, 4, 8, 16];
+const LETTERS = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
+const HUES = 8;
+
+const sum = (numbers) => numbers.reduce((total, n) => total + n, 0);
+const joined = (names) => names.join(", ");
+
+// The colour of a request, or a band of each one's for those who share.
+function fill(names) {
+  const at = (k) => `${(100 * k) / names.length}%`;
+  const stops = names.map((n, k) => `var(--attn-hue-${LETTERS.indexOf(n) % HUES}) ${at(k)} ${at(k + 1)}`);
+  return `linear-gradient(${stops})`;
+}
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function render({ model, el }) {
+  const stop = new AbortController();
+  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
+  const print = matchMedia("print");
+  const state = () => Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
+  const put = (changes) => {
+    for (const [name, value] of Object.entries(changes)) model.set(name, value);
+    model.save_changes();
+  };
+  const first = { ...state(), step: 0 };
+
+  // What is on the page, from top to bottom.
+  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
+  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
+  const button = (text, press, label = text) => {
+    const made = make("button", { type: "button", class: "attn-button", "aria-label": label }, text);
+    listen(made, "click", () => made.getAttribute("aria-disabled") === "true" || press());
+    return made;
+  };
+  const can = (thing, able) => thing.setAttribute("aria-disabled", !able); // were it disabled, it would lose the focus
+  const slider = (name, max, change) => {
+    const input = make("input", { type: "range", name, min: 1, max, step: 1, "aria-label": TEXT[name] });
+    const value = span("value");
+    listen(input, "input", () => change(Number(input.value)));
+    const follow = (at, said) => {
+      input.value = at;
+      value.textContent = said;
+      input.setAttribute("aria-valuetext", said);
+    };
+    return { input, follow, box: make("label", { class: "attn-slider" }, span("label", TEXT[name]), input, value) };
+  };
+  const step = (by) => () => put({ step: model.get("step") + by });
+  const [back, next] = [button(TEXT.back, step(-1)), button(TEXT.next, step(1))];
+  next.classList.add("attn-main");
+  const steps = span("steps");
+  const told = make("output", { class: "attn-read", "aria-live": "polite" });
+  const pool = make("div", { class: "attn-pool", role: "listbox", "aria-label": TEXT.blocks });
+  const list = make("div", { class: "attn-requests", role: "list", "aria-label": TEXT.requests });
+  const [poolName, note, nobody, memoryName] = [part("name"), part("note"), part("note", TEXT.nobody), part("name")];
+  const keys = ["token", "rest", "free", "shared", "fresh"].map((name) =>
+    span("key", span(`sample attn-${name}`, name === "shared" ? "2" : ""), TEXT[name]),
+  );
+  const prompt = slider("prompt", 24, (value) => prompt.follow(value, TEXT.tokens(value)));
+  prompt.follow(7, TEXT.tokens(7));
+  const start = button(TEXT.start, () => act("start", now.unused, Number(prompt.input.value)));
+  const decode = button(TEXT.decode, () => act("decode"));
+  const blockSize = slider("size", 5, (k) => put({ block_size: sizes()[k - 1], num_blocks: slots() / sizes()[k - 1] }));
+  const reserve = slider("reserve", 64, (value) => put({ reserve: value }));
+  const strips = [TEXT.paged, TEXT.whole].map((name) => {
+    const [strip, said] = [make("div", { class: "attn-strip", "aria-hidden": true }), part("said")];
+    return { strip, said, box: part("scheme", part("scheme-name", name), strip, said) };
+  });
+  const story = part("story", steps, back, next, button(TEXT.restart, () => put(first)));
+  const root = make(
+    "div",
+    { class: "attn-card attn-paged tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+    part("bar", span("title", TEXT.title), story),
+    told,
+    part("panel", poolName, pool, note, part("legend", ...keys)),
+    part("panel", part("name", TEXT.requests), nobody, list, part("acts", start, prompt.box, decode)),
+    part("panel", memoryName, ...strips.map(({ box }) => box), part("acts", blockSize.box, reserve.box)),
+  );
+
+  let [now, blocks] = [null, []]; // what the events have led to, and the pool's boxes
+  let [pointed, focused, at] = [{}, {}, 0]; // a block or request under the pointer, with the focus; the keys' block
+  const rows = new Map();
+
+  const slots = () => model.get("block_size") * model.get("num_blocks");
+  // The memory stays, whatever the size of the blocks it is cut into.
+  const sizes = () => SIZES.filter((size) => slots() % size === 0 && slots() / size <= 128);
+
+  // An action of the reader's own takes the place of what would have come next, and of one that could not be done.
+  function act(...event) {
+    const { events, step } = state();
+    const kept = events.slice(0, now.idle ? step - 1 : step);
+    put({ events: [...kept, event], step: kept.length + 1 });
+  }
+
+  function drawPool(size) {
+    const held = pool.contains(pool.getRootNode().activeElement);
+    blocks = now.owners.map((owners, block) => {
+      const [filled, count] = [now.filled[block], now.references[block]];
+      const cells = Array.from({ length: size }, (_, slot) =>
+        span(`slot ${slot < filled ? "attn-full" : ""} ${now.written.has(`${block}:${slot}`) ? "attn-fresh" : ""}`),
+      );
+      const letters = owners.length > 2 ? `${owners[0]}…` : owners.join(""); // the badge has their number
+      const head = part("head", span("number", block), span("owners", letters));
+      const badge = count > 1 ? [span("badge", count)] : [];
+      const box = part("block", head, part("slots", ...cells), ...badge);
+      box.classList.toggle("attn-free", !count);
+      box.classList.toggle("attn-freed", now.freed.includes(block));
+      box.dataset.block = block;
+      box.setAttribute("role", "option");
+      box.setAttribute("aria-label", about(block, size));
+      if (count) box.style.setProperty("--attn-fill", fill(owners));
+      return box;
+    });
+    at = Math.min(at, blocks.length - 1);
+    pool.dataset.size = size;
+    pool.replaceChildren(...blocks);
+    if (held) blocks[at].focus();
+  }
+
+  function about(block, size) {
+    const [[name, ...others], filled] = [now.owners[block], now.filled[block]];
+    if (!name) return TEXT.freeBlock(block);
+    const begin = now.requests.get(name).table.indexOf(block) * size;
+    return TEXT.takenBlock(block, begin, begin + filled - 1, joined([name, ...others]), filled, size);
+  }
+
+  function makeRow(name) {
+    const [length, table, chip] = [span("length"), part("table"), span("chip", name)];
+    const acts = part(
+      "acts",
+      button(TEXT.grow, () => act("grow", name), TEXT.growOf(name)),
+      button(TEXT.fork, () => now.unused && act("fork", name, now.unused), TEXT.forkOf(name)),
+      button(TEXT.end, () => act("end", name), TEXT.endOf(name)),
+    );
+    chip.style.background = fill([name]);
+    const box = make("div", { class: "attn-request", role: "listitem", "data-name": name }, chip, length, acts, table);
+    return { box, length, table, last: acts.lastChild };
+  }
+
+  function drawRequests() {
+    const active = list.getRootNode().activeElement;
+    const left = [...list.children].findIndex((box) => box.contains(active) && !now.requests.has(box.dataset.name));
+    for (const [name, { box }] of rows) if (!now.requests.has(name)) [rows.delete(name), box.remove()];
+    [...now.requests].forEach(([name, { length, table }], k) => {
+      if (!rows.has(name)) rows.set(name, makeRow(name));
+      const row = rows.get(name);
+      if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
+      row.length.textContent = TEXT.tokens(length);
+      row.table.replaceChildren(...table.map((block, i) => span("entry", span("logical", `${i}→`), block)));
+      table.forEach((block, i) => (row.table.children[i].dataset.block = block));
+    });
+    // The focus of a row that is gone goes to the next, or to what begins another.
+    const near = list.children[Math.min(left, rows.size - 1)];
+    if (left >= 0) (near ? rows.get(near.dataset.name).last : start).focus({ preventScroll: true });
+    nobody.hidden = !(list.hidden = rows.size === 0);
+  }
+
+  // Both schemes to one scale: tokens in the colours of their requests, what is reserved and empty, what is free.
+  function drawMemory(size, count) {
+    const all = size * count;
+    const lengths = [...now.requests].map(([name, { length }]) => [name, length]);
+    const tokens = (some) => sum(some.map(([, length]) => length));
+    const most = Math.max(model.get("reserve"), ...lengths.map(([, length]) => length));
+    const inside = lengths.slice(0, Math.floor(all / most));
+    const stored = {};
+    now.owners.map(joined).forEach((names, block) => (stored[names] = (stored[names] ?? 0) + now.filled[block]));
+    const [used, reserved] = [sum(now.filled), (count - now.free.length) * size];
+    const paged = [...Object.keys(stored).sort().map((names) => [names, stored[names]]), ["", reserved - used]];
+    const whole = inside.flatMap(([name, length]) => [[name, length], ["", most - length]]);
+    [paged, whole].forEach((parts, k) => {
+      const segments = parts.filter(([, n]) => n).map(([names, n]) => {
+        const owners = names ? names.split(", ") : [];
+        const segment = span(names ? "full" : "rest", n / all > 0.016 * (owners.length + 1) ? owners.join("") : "");
+        if (names) segment.style.setProperty("--attn-fill", fill(owners));
+        segment.style.width = `${(100 * n) / all}%`;
+        return segment;
+      });
+      strips[k].strip.replaceChildren(...segments);
+    });
+    strips[0].said.textContent = TEXT.use(used, reserved) + TEXT.saved(tokens(lengths) - used);
+    const outside = joined(lengths.slice(inside.length).map(([name]) => name));
+    const room = TEXT.room(most, Math.floor(all / most), outside);
+    strips[1].said.textContent = TEXT.use(tokens(inside), inside.length * most) + room;
+    memoryName.textContent = TEXT.memory(all);
+    blockSize.input.max = sizes().length;
+    blockSize.follow(sizes().indexOf(size) + 1, TEXT.slots(size));
+    reserve.follow(most, TEXT.each(most));
+  }
+
+  // The block or the request that is pointed at, or else has the focus, stands out with what belongs to it.
+  function mark() {
+    const { block, name } = pointed.block ?? pointed.name ? pointed : focused;
+    const { table = [], length } = now.requests.get(name) ?? {};
+    const size = model.get("block_size");
+    blocks.forEach((box, k) => {
+      box.classList.toggle("attn-on", block ? k === Number(block) : table.includes(k));
+      box.tabIndex = k === at ? 0 : -1;
+      box.setAttribute("aria-selected", k === at);
+    });
+    for (const [owner, row] of rows) {
+      row.box.classList.toggle("attn-on", block ? now.owners[block]?.includes(owner) : owner === name);
+      for (const entry of row.table.children) entry.classList.toggle("attn-on", entry.dataset.block === block);
+    }
+    note.classList.toggle("attn-hint", !block && !length);
+    const place = (last) => [name, last, size, Math.floor(last / size), table.at(-1), last % size];
+    if (blocks[block]) note.textContent = about(Number(block), size);
+    else note.textContent = length ? TEXT.request(...place(length - 1)) : TEXT.hint;
+  }
+
+  function update() {
+    const { block_size: size, num_blocks: count, events, step } = state();
+    now = replay(events.slice(0, step), size, count);
+    drawPool(size);
+    drawRequests();
+    drawMemory(size, count);
+    poolName.textContent = TEXT.pool(count - now.free.length, count);
+    steps.textContent = TEXT.steps(step, events.length);
+    told.textContent = now.said;
+    const able = [[back, step > 0], [next, step < events.length], [start, now.unused], [decode, now.requests.size]];
+    for (const [thing, is] of able) can(thing, Boolean(is));
+    mark();
+  }
+
+  const found = ({ target }) => ({ ...target.closest("[data-block], [data-name]")?.dataset });
+  listen(root, "pointerover", (event) => mark((pointed = found(event))));
+  listen(root, "pointerleave", () => mark((pointed = {})));
+  listen(root, "focusin", (event) => mark((focused = found(event))));
+  listen(root, "focusout", () => mark((focused = {})));
+  const walk = (to) => blocks[(at = Math.max(0, Math.min(to, blocks.length - 1)))].focus();
+  listen(pool, "click", (event) => found(event).block && walk(Number(found(event).block)));
+  listen(pool, "keydown", (event) => {
+    const across = blocks.filter((box) => box.offsetTop === blocks[0].offsetTop).length;
+    const last = blocks.length - 1;
+    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -last, End: last };
+    if (event.ctrlKey || event.altKey || event.metaKey || !by[event.key]) return;
+    pointed = {};
+    walk(at + by[event.key]);
+    event.preventDefault();
+  });
+
+  // One drawing for all the traits that change together.
+  let waiting = false;
+  const changed = () => {
+    if (waiting) return;
+    waiting = true;
+    queueMicrotask(() => {
+      waiting = false;
+      if (!stop.signal.aborted) update();
+    });
+  };
+  for (const name of TRAITS) model.on(`change:${name}`, changed);
+
+  update();
+  keepKeys(root, stop.signal);
+  el.append(root);
+  layOut(el, () => (root.dataset.theme = print.matches ? "light" : themeOf(el)), stop.signal);
+  return () => {
+    stop.abort();
+    for (const name of TRAITS) model.off(`change:${name}`, changed);
+    root.remove();
+  };
+}
+
+export default { render };

@@ -1,0 +1,36 @@
+"""The widgets' styles beside each other: all bring the shared rules, and none may depend on which came last."""
+
+import pytest
+
+from attn_core.widgets import (
+    AttentionHeatmap,
+    OnlineSoftmaxStepper,
+    PagedCacheExplorer,
+    PositionalEncodingExplorer,
+)
+
+pytestmark = pytest.mark.browser
+
+LOOKS = """all => all.map((root) => [root, ...root.querySelectorAll('*')].map((e) => {
+  const style = getComputedStyle(e);
+  return [e.getAttribute('class'), ...[...style].sort().map((name) => `${name}: ${style.getPropertyValue(name)}`)];
+}))"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_widgets_look_alike_alone_and_together(show, theme):
+    tokens = ["a", "b", "c"]
+    widgets = [
+        AttentionHeatmap([[[0.2, 0.3, 0.5]] * 3] * 2, tokens, tokens),
+        OnlineSoftmaxStepper(step=2),
+        PagedCacheExplorer(),
+        PositionalEncodingExplorer(),
+    ]
+    pages = [widget.static_html() for widget in widgets]
+    looks = {}
+    for order in ([0], [1], [2], [3], [0, 1, 2, 3], [3, 2, 1, 0]):
+        body = "".join(pages[i] for i in order)
+        with show(body, theme=theme, reduced_motion="reduce") as page:
+            for i, seen in zip(order, page.locator(".attn-card").evaluate_all(LOOKS), strict=True):
+                for one, other in zip(looks.setdefault(i, seen), seen, strict=True):
+                    assert one == other, (type(widgets[i]).__name__, sorted(set(one) ^ set(other)))

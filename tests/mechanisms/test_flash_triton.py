@@ -1,0 +1,360 @@
+"""The Triton kernels: on a CPU in Triton's interpreter, at tiny sizes, and on a CUDA device at real ones.
+
+The interpreter has to be chosen before anything imports Triton, and for the whole process: so one test, which runs
+everywhere, runs the interpreted ones of this file in a process of their own.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+from attn_core import attention_with_weights, masks
+from tests import reference
+
+pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
+
+from attn_core.mechanisms.flash_triton import _attend, _pull_back, flash_attention_triton  # noqa: E402
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def interpreted(test):
+    """A test for the interpreter's process; elsewhere it does not exist."""
+    test.__test__ = INTERPRETED
+    return test
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
+def test_kernels_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not gpu", __file__]
+    ran = subprocess.run(
+        command,
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+SHAPES = {  # B, H, G, T, S, D, Dv
+    "plain": (1, 1, 1, 32, 32, 16, 16),
+    "odd": (2, 1, 1, 18, 37, 20, 20),
+    "grouped": (1, 4, 2, 17, 21, 16, 16),
+    "multi-query": (1, 3, 1, 9, 16, 8, 8),
+    "other values": (1, 1, 1, 18, 33, 24, 40),
+    "one key": (1, 1, 1, 5, 1, 16, 16),
+    "one query": (1, 1, 1, 1, 35, 16, 16),
+    "small": (1, 2, 1, 9, 18, 16, 16),
+    "many more queries than keys": (1, 1, 1, 70, 19, 16, 16),
+    "many more keys than queries": (1, 1, 1, 18, 70, 16, 16),
+}
+
+
+def inputs(name, dtype=torch.float32):
+    batch, heads, groups, queries, keys, size, value_size = SHAPES[name]
+    torch.manual_seed(7)
+    q = torch.randn(batch, heads, queries, size)
+    k, v = torch.randn(batch, groups, keys, size), torch.randn(batch, groups, keys, value_size)
+    return [x.to(dtype).requires_grad_() for x in (q, k, v)]
+
+
+def options(name, kind):
+    batch, heads, _, queries, keys, _, _ = SHAPES[name]
+    torch.manual_seed(3)
+    mask = torch.rand(batch, heads, queries, keys) > 0.4
+    mask[0, 0, 0] = False  # an empty row
+    bias = torch.randn(heads, queries, keys)
+    return {
+        "nothing": {},
+        "causal": {"causal": True},
+        "mask": {"mask": mask},
+        "a mask per head, causal": {"mask": mask[0, :, :1], "causal": True},
+        "padding": {"mask": masks.padding(torch.tensor([max(1, keys - 3), 0][:batch]), keys)},
+        "bias": {"bias": bias},
+        "bias with -inf rows": {"bias": bias[:, :, :1].masked_fill(~mask[0, :, :, :1], -math.inf)},
+        "all, small scale": {"mask": mask, "bias": bias.half(), "causal": True, "scale": 0.1},
+        "negative scale": {"mask": mask[:, :, :, :1], "scale": -0.5},
+    }[kind]
+
+
+EVERY = ["nothing", "causal"]
+CASES = [(name, kind) for name in SHAPES for kind in EVERY] + [
+    (name, kind)
+    for name in ("odd", "grouped")
+    for kind in (
+        "mask",
+        "a mask per head, causal",
+        "padding",
+        "bias",
+        "bias with -inf rows",
+        "all, small scale",
+        "negative scale",
+    )
+]
+
+
+@interpreted
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_it_equals_the_reference_forward_and_backward(name, kind):
+    ours, plain = inputs(name), inputs(name, torch.float64)
+    out = flash_attention_triton(*ours, **options(name, kind))
+    expected, _ = reference.attention(*ours, **options(name, kind))
+    assert out.dtype == torch.float32 and out.shape == expected.shape
+    assert (out - expected).abs().max() < reference.tolerance(torch.float32)
+    direction = torch.randn_like(out)
+    out.backward(direction)
+    attention_with_weights(*plain, **options(name, kind))[0].backward(direction.double())
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert (mine.grad - theirs.grad).abs().max() < 10 * reference.tolerance(torch.float32)
+
+
+@interpreted
+def test_float16_keeps_its_dtype_and_its_accuracy():
+    # bfloat16 is left to the GPU: the interpreter multiplies its bits as integers.
+    ours, plain = inputs("grouped", torch.float16), inputs("grouped", torch.float16)
+    out = flash_attention_triton(*ours, causal=True)
+    assert out.dtype == torch.float16
+    expected, _ = reference.attention(*ours, causal=True)
+    assert (out.double() - expected).abs().max() < reference.tolerance(torch.float16)
+    direction = torch.randn_like(out)
+    wide = [x.detach().double().requires_grad_() for x in plain]
+    theirs = torch.autograd.grad(attention_with_weights(*wide, causal=True)[0], wide, direction.double())
+    for mine, exact in zip(torch.autograd.grad(out, ours, direction), theirs, strict=True):
+        assert mine.dtype == torch.float16
+        assert (mine - exact).abs().max() < 3 * reference.tolerance(torch.float16)
+
+
+@interpreted
+def test_an_empty_row_is_silent_whatever_the_values_are_and_takes_no_gradient():
+    q, k, v = inputs("odd")
+    with torch.no_grad():
+        v[1] = torch.nan
+    mask = masks.padding(torch.tensor([30, 0]), 37)
+    out = flash_attention_triton(q, k, v, mask=mask)
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    out[0].square().sum().backward()
+    assert torch.isfinite(q.grad[0]).all() and q.grad[0].abs().max() > 0
+    q, k, v = inputs("odd")
+    flash_attention_triton(q, k, v, mask=mask).sum().backward()
+    assert all(torch.equal(x.grad[1], torch.zeros_like(x.grad[1])) for x in (q, k, v))
+    assert torch.equal(k.grad[0, :, 30:], torch.zeros_like(k.grad[0, :, 30:]))
+
+
+# The weights of keys beyond the last overflow in the backward pass, in rows that are never written.
+@interpreted
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_strongly_negative_scores_do_not_overflow():
+    q, k, v = (x.detach() for x in inputs("odd"))
+    q, k = q.abs() * 20, -k.abs() * 20
+    tensors = [x.requires_grad_() for x in (q, k, v)]
+    out = flash_attention_triton(q, k, v)
+    assert (out - reference.attention(q, k, v)[0]).abs().max() < reference.tolerance(torch.float32, scale=20)
+    assert all(torch.isfinite(x).all() for x in torch.autograd.grad(out.square().sum(), tensors))
+
+
+@interpreted
+def test_inputs_are_never_changed_and_lie_anywhere():
+    q, k, v = (x.detach() for x in inputs("small"))
+    expected, _ = reference.attention(q, k, v, causal=True)
+    layouts = {
+        "heads last": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        "entries apart": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+        "one of three": lambda x: torch.stack([x, -x, x], dim=2)[:, :, 0],
+    }
+    for name, lay in layouts.items():
+        laid = [lay(x).requires_grad_() for x in (q, k, v)]
+        kept = [x.detach().clone() for x in laid]
+        out = flash_attention_triton(*laid, causal=True)
+        assert (out - expected).abs().max() < reference.tolerance(torch.float32), name
+        out.sum().backward()  # whose own gradient is one number, expanded
+        assert all(torch.equal(x, y) for x, y in zip(laid, kept, strict=True))
+        assert out.transpose(1, 2).is_contiguous()
+    one = q[:, :1, :1].expand(-1, 2, 9, -1)
+    out = flash_attention_triton(one, k, v)
+    assert (out - reference.attention(one, k, v)[0]).abs().max() < reference.tolerance(torch.float32)
+
+
+@interpreted
+@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0)])
+def test_length_zero(queries, keys):
+    q = torch.randn(2, 2, queries, 4, requires_grad=True)
+    k, v = torch.randn(2, 2, keys, 4), torch.randn(2, 2, keys, 6)
+    out = flash_attention_triton(q, k, v, causal=True)
+    assert torch.equal(out, torch.zeros(2, 2, queries, 6))
+    out.sum().backward()
+    assert torch.isfinite(q.grad).all()
+
+
+@interpreted
+def test_the_operators_keep_to_what_they_say_of_themselves():
+    q, k, v = inputs("small")
+    extras, settings = (torch.rand(9, 18) > 0.3, torch.randn(2, 1, 18)), (True, 0.3)
+    torch.library.opcheck(_attend, (q, k, v, *extras, *settings))
+    q, k, v = (x.detach() for x in (q, k, v))
+    out, logsumexp = _attend(q, k, v, *extras, *settings)
+    torch.library.opcheck(_pull_back, (torch.ones_like(out), q, k, v, *extras, out, logsumexp, *settings))
+
+
+@interpreted
+def test_it_compiles_whole():
+    ours, plain = inputs("small"), inputs("small")
+    compiled = torch.compile(flash_attention_triton, fullgraph=True, backend="aot_eager")
+    out, expected = (function(*x, causal=True) for function, x in ((compiled, ours), (flash_attention_triton, plain)))
+    assert torch.equal(out, expected)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    assert all(torch.equal(mine.grad, theirs.grad) for mine, theirs in zip(ours, plain, strict=True))
+
+
+@interpreted
+def test_there_is_no_second_derivative():
+    q, k, v = inputs("one key")
+    (first,) = torch.autograd.grad(flash_attention_triton(q, k, v).square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        first.sum().backward()
+
+
+four = torch.zeros(2, 4, 3, 8)
+
+
+@interpreted
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f(four[0], four, four), r"q: expected 4 axes .* got shape \(4, 3, 8\)"),
+        (lambda f: f(four, four[:, :3], four[:, :3]), "k: expected a number of heads that divides q's 4, got 3"),
+        (lambda f: f(four, four, four[:, :, :2]), r"v: expected shape \(2, 4, 3, 'Dv'\) to go with k"),
+        (lambda f: f(*[four.double()] * 3), "q: expected float16, bfloat16 or float32, got torch.float64"),
+        (lambda f: f(*[torch.zeros(1, 1, 1, 257)] * 3), "q: expected a head size of at most 256, got 257"),
+        (lambda f: f(four, four, torch.zeros(2, 4, 3, 300)), "v: expected a head size of at most 256, got 300"),
+        (lambda f: f(four, four, four, mask=torch.ones(3, 3)), "mask: expected a boolean tensor .* got torch.float32"),
+        (lambda f: f(four, four, four, mask=torch.ones(2, 3).bool()), "mask: expected a shape that broadcasts"),
+        (lambda f: f(four, four, four, bias=torch.ones(5, 3)), r"bias: .* broadcasts to \(2, 4, 3, 3\), got \(5, 3\)"),
+        (
+            lambda f: f(four, four, four, bias=torch.ones(3, 3, requires_grad=True)),
+            "bias: expected one without gradient, got requires_grad=True",
+        ),
+        (lambda f: f(four, four, four, causal=1), "causal: expected True or False, got 1"),
+        (lambda f: f(four, four, four, scale=math.inf), "scale: expected a finite number or None, got inf"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(flash_attention_triton)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter takes any device")
+def test_a_tensor_elsewhere_is_refused():
+    with pytest.raises(ValueError, match="q: expected a CUDA device, got cpu"):
+        flash_attention_triton(four, four, four)
+
+
+# On a CUDA device. flash-attention's own standard: against float32, an error at most twice that of the plain way of
+# computing in the same dtype.
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available() or INTERPRETED, reason="torch finds no CUDA device")
+
+
+def naive(q, k, v, *, mask=None, causal=False):
+    """Attention with every step in the dtype of the inputs."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    scores = q @ k.mT / math.sqrt(q.shape[3])
+    visible = torch.ones((), dtype=torch.bool, device=q.device) if mask is None else mask
+    if causal:
+        visible = visible & masks.causal(q.shape[2], k.shape[2], device=q.device)
+    empty = ~visible.expand(scores.shape).any(-1, keepdim=True)
+    weights = functional.softmax(scores.masked_fill(~(visible | empty), -math.inf), dim=-1)
+    return weights.masked_fill(empty, 0.0) @ v
+
+
+REAL = {  # B, H, G, T, S, D, Dv
+    "head 64": (2, 8, 8, 1024, 1024, 64, 64),
+    "head 128": (1, 8, 8, 2048, 2048, 128, 128),
+    "grouped": (1, 16, 4, 1024, 1024, 128, 128),
+    "odd lengths": (1, 4, 2, 1021, 1531, 64, 64),
+    "more queries than keys": (1, 4, 4, 1300, 777, 128, 128),
+    "long": (1, 2, 2, 4096, 4096, 64, 64),
+    "head 256": (1, 2, 1, 1000, 1000, 256, 256),
+    "head 80, other values": (1, 4, 4, 500, 600, 80, 48),
+}
+
+
+def both_ways(function, tensors, direction, **chosen):
+    tensors = [x.detach().requires_grad_() for x in tensors]
+    out = function(*tensors, **chosen)
+    return [out.detach(), *torch.autograd.grad(out, tensors, direction.to(out.dtype))]
+
+
+@pytest.mark.gpu
+@cuda
+@pytest.mark.parametrize("kind", ["nothing", "causal", "mask", "padding, causal"])
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_errs_at_most_twice_as_much_as_the_plain_way(dtype, name, kind):
+    batch, heads, groups, queries, keys, size, value_size = REAL[name]
+    torch.manual_seed(0)
+    shapes = (batch, heads, queries, size), (batch, groups, keys, size), (batch, groups, keys, value_size)
+    tensors = [torch.randn(shape, device="cuda").to(dtype) for shape in shapes]
+    direction = torch.randn(batch, heads, queries, value_size, device="cuda").to(dtype)
+    mask = torch.rand(heads, queries, keys, device="cuda") > 0.3
+    mask[0, 5] = False
+    chosen = {
+        "nothing": {},
+        "causal": {"causal": True},
+        "mask": {"mask": mask},
+        "padding, causal": {"mask": masks.padding(torch.tensor([keys - 100] * batch), keys).cuda(), "causal": True},
+    }[kind]
+    exact = both_ways(naive, [x.double() for x in tensors], direction, **chosen)
+    plain = both_ways(naive, tensors, direction, **chosen)
+    ours = both_ways(flash_attention_triton, tensors, direction, **chosen)
+    for what, mine, theirs, truth in zip(("out", "dq", "dk", "dv"), ours, plain, exact, strict=True):
+        assert torch.isfinite(mine).all(), what
+        error, allowed = (mine - truth).abs().max(), 2 * (theirs - truth).abs().max()
+        assert error <= allowed + 1e-5, f"{what}: {error:.2e}, allowed {allowed:.2e}"
+    again = both_ways(flash_attention_triton, tensors, direction, **chosen)
+    assert all(torch.equal(a, b) for a, b in zip(ours, again, strict=True))
+
+
+@pytest.mark.gpu
+@cuda
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_float32_is_float32(size, causal):
+    tensors = [torch.randn(1, 2, 500, size, device="cuda") for _ in range(3)]
+    direction = torch.randn_like(tensors[0])
+    exact = both_ways(naive, [x.double() for x in tensors], direction, causal=causal)
+    for mine, truth in zip(both_ways(flash_attention_triton, tensors, direction, causal=causal), exact, strict=True):
+        assert (mine - truth).abs().max() < 10 * reference.tolerance(torch.float32)
+
+
+@pytest.mark.gpu
+@cuda
+def test_it_compiles_whole_on_the_device():
+    tensors = [torch.randn(2, 4, 333, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    direction = torch.randn_like(tensors[0])
+
+    def around(q, k, v):
+        return (flash_attention_triton(2 * q, k, v, causal=True) + 1).transpose(1, 2).flatten(2)
+
+    direction = direction.transpose(1, 2).flatten(2)
+    compiled = both_ways(torch.compile(around, fullgraph=True), tensors, direction)
+    for mine, theirs in zip(compiled, both_ways(around, tensors, direction), strict=True):
+        assert torch.allclose(mine, theirs, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.gpu
+@cuda
+def test_offsets_beyond_what_32_bits_hold():
+    # The last row of the batch begins 2³¹ entries behind the first.
+    wide = torch.empty(3, 1, 2**20, 1024, device="cuda", dtype=torch.bfloat16)
+    q, k, v = (wide[:, :, :200, i : i + 64].normal_() for i in (0, 64, 128))
+    last = [x[2:].contiguous() for x in (q, k, v)]
+    assert torch.equal(flash_attention_triton(q, k, v)[2:], flash_attention_triton(*last))

@@ -1,0 +1,140 @@
+"""Random histories of the block tables against a dictionary of lists."""
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from attn_core.paging import BlockTables, OutOfBlocks
+
+
+class Paging(RuleBasedStateMachine):
+    """``kept`` is what each sequence should hold; ``memory`` stands for the pool, {(block, offset): token}."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept, self.ever, self.memory, self.names = {}, set(), {}, itertools.count()
+        self.tables = None
+
+    @initialize(num_blocks=st.sampled_from([2, 8, 30]), block_size=st.sampled_from([1, 2, 4, 5]))
+    def make(self, num_blocks, block_size):
+        self.tables = BlockTables(num_blocks, block_size)
+
+    def add(self, sequence, tokens):
+        assert sequence not in self.ever, "a number is never given twice"
+        self.ever.add(sequence)
+        self.kept[sequence] = tokens
+
+    def some(self, data):
+        return data.draw(st.sampled_from(sorted(self.kept)), label="sequence")
+
+    def seen(self):
+        tables = {sequence: (self.tables.table(sequence), self.tables.length(sequence)) for sequence in self.kept}
+        references = [self.tables.references(block) for block in range(self.tables.num_blocks)]
+        return tables, references, self.tables.free_blocks, self.tables.sequences
+
+    @rule(tokens=st.integers(0, 9))
+    def start(self, tokens):
+        sequence = self.tables.start()
+        self.add(sequence, [])
+        self.grow({sequence: tokens})
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def append(self, data):
+        self.grow({self.some(data): data.draw(st.integers(0, 6), label="tokens")})
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def decode(self, data):
+        """One token more for each of several sequences."""
+        left_out = data.draw(st.sets(st.sampled_from(sorted(self.kept))), label="left out")
+        self.grow({sequence: 1 for sequence in self.kept if sequence not in left_out})
+
+    def grow(self, growth):
+        needed, before = self.tables.blocks_needed(growth), self.seen()
+        try:
+            slots, copies = self.tables.append_all(growth)
+        except OutOfBlocks:
+            assert needed > before[2] and self.seen() == before
+            return
+        assert self.tables.free_blocks == before[2] - needed
+        for source, target in copies:
+            assert before[1][source] > 1 and before[1][target] == 0
+            for offset in range(self.tables.block_size):
+                self.memory[target, offset] = self.memory.get((source, offset))
+        new = [(sequence, next(self.names)) for sequence, tokens in growth.items() for _ in range(tokens)]
+        assert len(slots) == len(new)
+        for slot, (sequence, token) in zip(slots, new, strict=True):
+            assert self.tables.references(slot[0]) == 1, "a shared block is never written to"
+            self.memory[slot] = token
+            self.kept[sequence].append(token)
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def fork(self, data):
+        sequence = self.some(data)
+        free = self.tables.free_blocks
+        if data.draw(st.booleans(), label="whole"):
+            tokens, child = len(self.kept[sequence]), self.tables.fork(sequence)
+        else:
+            tokens = data.draw(st.integers(0, len(self.kept[sequence])), label="tokens")
+            child = self.tables.fork(sequence, tokens)
+        assert self.tables.free_blocks == free, "sharing costs nothing"
+        self.add(child, self.kept[sequence][:tokens])
+        if data.draw(st.booleans(), label="both go on"):
+            self.grow({sequence: 1, child: 1})
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def truncate(self, data):
+        sequence = self.some(data)
+        tokens = data.draw(st.integers(0, len(self.kept[sequence])), label="tokens")
+        self.tables.truncate(sequence, tokens)
+        del self.kept[sequence][tokens:]
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def free(self, data):
+        sequence = self.some(data)
+        self.tables.free(sequence)
+        del self.kept[sequence]
+        before = self.seen()
+        with pytest.raises(ValueError, match="sequence"):
+            self.tables.free(sequence)
+        assert self.seen() == before
+
+    @precondition(lambda self: self.tables is not None)
+    @invariant()
+    def what_is_read_is_what_was_written(self):
+        size, reachable = self.tables.block_size, set()
+        for sequence, tokens in self.kept.items():
+            table = self.tables.table(sequence)
+            slots = [(table[i // size], i % size) for i in range(self.tables.length(sequence))]
+            assert [self.memory[slot] for slot in slots] == tokens
+            reachable.update(slots)
+        assert self.tables.filled_slots == len(reachable)
+
+    @precondition(lambda self: self.tables is not None)
+    @invariant()
+    def no_block_is_lost_or_counted_wrongly(self):
+        owners = Counter(block for sequence in self.kept for block in self.tables.table(sequence))
+        for block in range(self.tables.num_blocks):
+            assert self.tables.references(block) == owners[block]
+        assert self.tables.used_blocks == len(owners)
+        assert self.tables.free_blocks == self.tables.num_blocks - len(owners)
+        assert self.tables.sequences == tuple(self.kept)
+        for sequence, tokens in self.kept.items():
+            assert len(self.tables.table(sequence)) == -(-len(tokens) // self.tables.block_size)
+
+    def teardown(self):
+        for sequence in self.kept:
+            self.tables.free(sequence)
+        assert self.tables is None or self.tables.free_blocks == self.tables.num_blocks
+
+
+TestPaging = Paging.TestCase
+TestPaging.settings = settings(derandomize=True, deadline=None, database=None, max_examples=200, stateful_step_count=40)

@@ -1,0 +1,204 @@
+import io
+import json
+import math
+import re
+
+import ipywidgets
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attn_core.widgets import OnlineSoftmaxStepper
+
+matplotlib.use("Agg")
+STATE = ("scores", "values", "tile", "step")
+ROWS = [
+    ([2, 1, 3, 0.5], [1, -2, 4, 8]),
+    ([0.0], [7.0]),
+    ([-1000, 1000, 999, -3], [1, 2, 3, 4]),
+    ([5, 5, 5, 5, 5], [-1000, 1000, 0, 3, 2]),
+    (torch.randn(24, generator=torch.Generator().manual_seed(0)) * 50, torch.arange(24.0)),
+]
+
+
+def state(widget):
+    return {name: getattr(widget, name) for name in STATE}
+
+
+@pytest.mark.parametrize("tile", [1, 2, 3, 24])
+@pytest.mark.parametrize(("scores", "values"), ROWS)
+def test_after_each_tile_it_is_softmax_over_what_was_read(scores, values, tile):
+    widget = OnlineSoftmaxStepper(scores, values, tile=min(tile, len(scores)))
+    steps = widget.steps()
+    x, v = (torch.as_tensor(row, dtype=torch.float64) for row in (scores, values))
+    ends = [min(end, len(x)) for end in range(widget.tile, len(x) + widget.tile, widget.tile)]
+    assert len(steps) == len(ends)
+    for step, before, end in zip(steps, [None, *steps], ends, strict=False):
+        assert step.output == pytest.approx((torch.softmax(x[:end], 0) @ v[:end]).item(), rel=1e-12, abs=1e-12)
+        assert step.maximum == x[:end].max()
+        assert step.maximum + math.log(step.total) == pytest.approx(torch.logsumexp(x[:end], 0).item())
+        assert step.weighted == pytest.approx(((x[:end] - x[:end].max()).exp() @ v[:end]).item(), abs=1e-9)
+        assert step.factor == (math.exp(before.maximum - step.maximum) if before else 0)
+
+
+def test_state_is_kept_as_plain_numbers():
+    widget = OnlineSoftmaxStepper(np.array([1, 2], dtype=np.float32), torch.tensor([3, 4]), tile=np.int64(1))
+    assert state(widget) == {"scores": [1.0, 2.0], "values": [3.0, 4.0], "tile": 1, "step": 0}
+    assert {type(number) for number in widget.scores + widget.values} == {float} and type(widget.tile) is int
+    assert OnlineSoftmaxStepper([5], [6]).tile == 1
+
+
+BAD = [
+    None,
+    "1, 2",
+    b"12",
+    3,
+    [],
+    [1] * 25,
+    [1, "2"],
+    [True, 1],
+    [1, math.nan],
+    [math.inf, 1],
+    [1001, 1],
+    [-1001, 1],
+    [[1], [2]],
+]
+
+
+@pytest.mark.parametrize("value", [*BAD, {1: 2}, torch.tensor(3.0), [1, 10**400], "</script>"])
+@pytest.mark.parametrize("name", ["scores", "values"])
+def test_refuses_rows_and_keeps_what_it_had(name, value):
+    widget = OnlineSoftmaxStepper([1, 2], [3, 4])
+    before = state(widget)
+    with pytest.raises(ValueError, match=f"^{name}: expected 1 to 24 numbers from -1000 to 1000, got "):
+        setattr(widget, name, value)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        widget.set_state({"step": 1, name: value})  # as a page would send it
+    assert state(widget) == before
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        OnlineSoftmaxStepper(**{"scores": [1, 2], "values": [3, 4], name: value})
+
+
+def test_refuses_rows_that_do_not_match():
+    widget = OnlineSoftmaxStepper([1, 2], [3, 4])
+    for name, other in [("scores", "values"), ("values", "scores")]:
+        with pytest.raises(ValueError, match=f"^{name}: expected 2 numbers, as many as {other}, got 3"):
+            setattr(widget, name, [1, 2, 3])
+        with pytest.raises(ValueError, match=f"^{other}: expected as many numbers as {name}, got None"):
+            OnlineSoftmaxStepper(**{name: [1, 2]})
+    with pytest.raises(ValueError, match=r"^(scores|values): expected \d numbers, as many as"):
+        OnlineSoftmaxStepper([1, 2], [1, 2, 3])
+    assert widget.scores == [1, 2] and widget.values == [3, 4]
+
+
+@pytest.mark.parametrize("value", [None, "1", True, 1.0, -1, 5, []])
+@pytest.mark.parametrize("name", ["tile", "step"])
+def test_refuses_what_is_no_tile_or_step(name, value):
+    widget = OnlineSoftmaxStepper([1, 2, 3, 4], [1, 2, 3, 4], tile=1)
+    with pytest.raises(ValueError, match=f"^{name}: expected a whole number"):
+        setattr(widget, name, value)
+    if value is not None:
+        with pytest.raises(ValueError, match=f"^{name}: expected a whole number"):
+            OnlineSoftmaxStepper([1, 2, 3, 4], [1, 2, 3, 4], **{"tile": 1, name: value})
+    assert (widget.tile, widget.step) == (1, 0)
+
+
+def test_tile_and_step_follow_the_rows():
+    widget = OnlineSoftmaxStepper([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], tile=2, step=3)
+    with pytest.raises(ValueError, match="^step: expected a whole number from 0 to 3, got 4"):
+        widget.step = 4
+    widget.tile = 4
+    assert (widget.tile, widget.step) == (4, 2)
+    with widget.hold_trait_notifications():
+        widget.scores, widget.values = [1, 2], [3, 4]
+    assert state(widget) == {"scores": [1, 2], "values": [3, 4], "tile": 2, "step": 1}
+    widget.set_state({"scores": [1] * 6, "values": [2] * 6, "tile": 1, "step": 6})
+    assert (widget.tile, widget.step) == (1, 6)
+
+
+def test_traits_are_synced_observed_and_linked():
+    one, two = OnlineSoftmaxStepper(), OnlineSoftmaxStepper(tile=4)
+    assert {"_esm", "_css", *STATE} <= set(one.get_state())
+    assert set(one.trait_names(static=True)) == set(STATE)
+    seen = []
+    one.observe(lambda change: seen.append((change.name, change.new)), ["tile", "step"])
+    link = ipywidgets.link((one, "scores"), (two, "scores"))
+    one.set_state({"step": 4, "scores": [0] * 8})
+    one.tile = 8
+    assert sorted(seen) == [("step", 1), ("step", 4), ("tile", 8)] and two.scores == [0] * 8
+    link.unlink()
+    one.close()
+    two.close()
+
+
+def test_module_and_style_are_one_file_each_and_keep_to_themselves():
+    script, style = str(OnlineSoftmaxStepper._esm), str(OnlineSoftmaxStepper._css)
+    assert script.count("export default { render }") == 1
+    addresses = script.replace("http://www.w3.org/", "")
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", addresses)
+    rules = re.sub(r"@media[^{]*\{|/\*.*?\*/|@keyframes.*\}", "", style, flags=re.DOTALL)
+    rules = re.sub(r":is\([^)]*\)", "", rules)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", rules) for s in rule.split(",")]
+    assert (
+        selectors and [s for s in selectors if not s.startswith((".attn-card", ".attn-online", ".attn-static "))] == []
+    )
+    assert "url(" not in style and "@import" not in style and ".attn-heatmap " not in style
+
+
+def test_html_stands_alone_is_stable_and_small():
+    one, two = OnlineSoftmaxStepper(), OnlineSoftmaxStepper()
+    text = one.static_html()
+    assert text == two.static_html() and len(text) < 80_000
+    two.step = 3
+    assert two.static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == state(one)
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+
+
+def test_bundle_has_a_view_a_page_a_picture_and_text():
+    data, _ = OnlineSoftmaxStepper()._repr_mimebundle_()
+    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
+    assert data["text/plain"] == "OnlineSoftmaxStepper(scores=8, tile=2, step=0)"
+
+
+def test_description_has_the_numbers():
+    row = OnlineSoftmaxStepper([2, 1, 3], [1, 5, 2], tile=2)
+    assert row.describe().startswith(
+        "Online softmax over 3 scores (2, 1, 3) in tiles of 2, before the first of 2 steps"
+    )
+    row.step = 1
+    total, weighted = 1 + math.exp(-1), 1 + 5 * math.exp(-1)
+    kept = f"maximum 2, sum {total:.4g}, weighted sum {weighted:.4g}, output {weighted / total:.4g} so far."
+    assert row.describe().endswith(f"after step 1 of 2: {kept}")
+    row.step = 2
+    output = (torch.tensor([2.0, 1, 3]).softmax(0) @ torch.tensor([1.0, 5, 2])).item()
+    assert row.describe().endswith(f"output {output:.4g}, which softmax in one go gives too.")
+
+
+@pytest.mark.parametrize("changes", [{"tile": 3}, {"step": 1}, {"scores": [1] * 8}, {"values": [1] * 8}])
+def test_picture_follows_the_state(changes):
+    picture = OnlineSoftmaxStepper(**{"scores": range(8), "values": range(8), "step": 2, **changes}).picture()
+    assert Image.open(io.BytesIO(picture)).format == "PNG"
+    assert picture != OnlineSoftmaxStepper(range(8), range(8), step=2).picture()
+
+
+def test_picture_draws_the_weights_of_what_was_read():
+    widget = OnlineSoftmaxStepper([1, 0, 3, 2], [1, 2, 3, 4], step=1)
+    _, ax = plt.subplots()
+    widget._draw_bars(ax)
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], np.exp([0, -1]))
+    widget.step = 2
+    _, ax = plt.subplots()
+    widget._draw_bars(ax)
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], np.exp([-2, -3, 0, -1]))
+    plt.close("all")
+
+
+def test_picture_leaves_what_matplotlib_is_set_to():
+    before = matplotlib.rcParams.copy()
+    OnlineSoftmaxStepper(range(24), range(24), tile=1, step=24).picture()
+    assert matplotlib.rcParams == before and not plt.get_fignums()

@@ -1,0 +1,238 @@
+import json
+import re
+
+import numpy as np
+import pytest
+
+from attn_core.widgets import PagedCacheExplorer
+from attn_core.widgets.paged_cache import _HUES, EXAMPLE
+
+STATE = ("block_size", "num_blocks", "reserve", "events", "step")
+STORY = [["start", "A", 5], ["fork", "A", "B"], ["grow", "B"], ["decode"], ["end", "A"]]
+
+
+def state(widget):
+    return {name: getattr(widget, name) for name in STATE}
+
+
+def tables(widget):
+    """Each request's length and block table."""
+    found, numbers = widget.replay()
+    return {name: (found.length(number), found.table(number)) for name, number in numbers.items()}
+
+
+def lengths(events):
+    """How many tokens each request has if the pool is large enough, by a loop of its own."""
+    held = {}
+    for action, *names in events:
+        if action == "start":
+            held[names[0]] = names[1]
+        elif action == "fork":
+            held[names[1]] = held[names[0]]
+        elif action == "end":
+            del held[names[0]]
+        else:
+            held.update({name: held[name] + 1 for name in names or list(held)})
+    return held
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 4, 8, 16])
+def test_the_example_is_replayed_at_every_step(block_size):
+    for step in range(len(EXAMPLE) + 1):
+        widget = PagedCacheExplorer(block_size=block_size, num_blocks=96 // block_size, step=step)
+        found, _ = widget.replay()
+        assert {name: held[0] for name, held in tables(widget).items()} == lengths(EXAMPLE[:step])
+        owned = [block for length, table in tables(widget).values() for block in table]
+        assert all(len(table) == -(-length // block_size) for length, table in tables(widget).values())
+        assert [found.references(block) for block in range(found.num_blocks)] == [
+            owned.count(block) for block in range(found.num_blocks)
+        ]
+
+
+def test_the_example_shows_all_that_can_happen():
+    shown = [tables(PagedCacheExplorer(step=step)) for step in range(len(EXAMPLE) + 1)]
+    assert shown[3]["A"] == (8, [0, 1]) and shown[4]["A"] == (9, [0, 1, 5]), "grows over the end of a block"
+    assert shown[5]["C"][1] == shown[5]["A"][1], "shares"
+    assert shown[6]["C"] == (10, [0, 1, 6]) and shown[6]["A"] == (9, [0, 1, 5]), "copies on write"
+    freed = set(shown[8]["B"][1] + shown[9]["A"][1]) - set(shown[10]["C"][1])
+    taken = shown[11]["E"][1]
+    assert set(taken) == freed and taken != sorted(taken), "blocks come back, scattered"
+    assert len(shown[13]) > 96 // 32, "more requests than fit in one piece"
+
+
+def test_what_finds_no_room_changes_nothing_and_what_follows_goes_on():
+    story = [["start", "A", 3], ["start", "B", 9], ["grow", "B"], ["fork", "B", "C"], ["decode"], ["end", "B"]]
+    widget = PagedCacheExplorer(story, num_blocks=2)
+    assert tables(widget) == {"A": (4, [0])} and len(widget.replay()[0].sequences) == 1
+    widget.events = [["start", "A", 4], ["start", "B", 3], *[["decode"]] * 3]
+    widget.step = 5
+    assert tables(widget) == {"A": (4, [0]), "B": (4, [1])}, "A waits for a block, B for one after its last slot"
+    widget.num_blocks = 4
+    assert tables(widget) == {"A": (7, [0, 2]), "B": (6, [1, 3])}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "decode",
+        7,
+        [],
+        ["jump", "A"],
+        ["start", "A", 3],
+        ["start", "BB", 3],
+        ["start", "", 3],
+        ["start", "b", 3],
+        ["start", 3, 3],
+        ["start", [], 3],
+        ["start", "B"],
+        ["start", "B", 0],
+        ["start", "B", True],
+        ["start", "B", 2.0],
+        ["start", "B", 10**9],
+        ["grow", "B"],
+        ["grow", "A", 1],
+        ["grow", []],
+        ["fork", "B", "C"],
+        ["fork", "A", "A"],
+        ["end", "Z"],
+        ["decode", "A"],
+        {"decode": 1},
+    ],
+    ids=str,
+)
+def test_refuses_an_event_that_cannot_happen(event):
+    with pytest.raises(ValueError, match="^events: expected"):
+        PagedCacheExplorer([["start", "A", 3], event])
+    widget = PagedCacheExplorer(STORY)
+    for change in (lambda: setattr(widget, "events", [["start", "A", 3], event]), lambda: sent(widget, event)):
+        before = state(widget)
+        with pytest.raises(ValueError, match="^events: expected"):
+            change()
+        assert state(widget) == before
+
+
+def sent(widget, event):
+    """As a page would send it."""
+    widget.set_state({"step": 1, "events": [["start", "A", 3], event]})
+
+
+@pytest.mark.parametrize("events", ["decode", "", 5, ["decode"], [[["decode"]]]])
+def test_refuses_what_is_no_list_of_events(events):
+    with pytest.raises(ValueError, match="^events: expected"):
+        PagedCacheExplorer(events)
+
+
+@pytest.mark.parametrize("value", ["3", True, 2.5, -1, 10**9, [], None])
+@pytest.mark.parametrize("name", ["block_size", "num_blocks", "reserve", "step"])
+def test_refuses_a_size_and_keeps_what_it_had(name, value):
+    widget = PagedCacheExplorer(STORY)
+    before = state(widget)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        setattr(widget, name, value)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        widget.set_state({"reserve": 9, name: value})
+    assert state(widget) == before
+    if (name, value) != ("step", None):
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            PagedCacheExplorer(STORY, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("block_size", 3), ("num_blocks", 129), ("reserve", 0), ("step", 6)])
+def test_limits(name, value):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        PagedCacheExplorer(STORY, **{name: value})
+
+
+def test_the_step_stays_within_the_events():
+    widget = PagedCacheExplorer(STORY)
+    assert widget.step == 5
+    widget.events = STORY[:2]
+    assert widget.step == 2
+    widget.set_state({"events": STORY, "step": 4})
+    assert (len(widget.events), widget.step) == (5, 4)
+
+
+def test_arguments_become_plain_and_are_not_kept():
+    story = [("start", "A", np.int64(3)), ["grow", "A"]]
+    widget = PagedCacheExplorer(iter(story), block_size=np.int64(8))
+    story[1][1] = "B"
+    assert widget.events == [["start", "A", 3], ["grow", "A"]]
+    assert type(widget.events[0][2]) is int and type(widget.block_size) is int
+
+
+def test_traits_are_synced():
+    widget = PagedCacheExplorer()
+    assert {"_esm", "_css", *STATE} <= set(widget.get_state())
+    assert set(widget.trait_names(static=True)) == set(STATE)
+    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=1)"
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(PagedCacheExplorer._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
+
+
+def test_every_word_on_the_page_is_in_one_place():
+    """Outside of the texts, no string holds two words, but for names of classes and what the page's grammar needs."""
+    script = str(PagedCacheExplorer._esm)
+    code = script[: script.index("const TEXT")] + script[script.index("\n};") :]
+    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
+    strings = re.findall(r'"([^"\n]*)"|`([^`]*)`', code[code.index("function replay") :])
+    said = [
+        one or two
+        for one, two in strings
+        if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", one or two))
+    ]
+    assert [text for text in said if not re.search(r"attn-|\[data-|sample|^slot", text)] == []
+
+
+def test_style_stays_inside_the_widget():
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(PagedCacheExplorer._css), flags=re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style
+
+
+def luminance(colour):
+    parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+
+def test_colours_are_the_same_in_picture_and_page_and_carry_letters():
+    hues = re.findall(r"--attn-hue-(\d): (#\w{6})", str(PagedCacheExplorer._css))
+    assert [int(k) for k, _ in hues] == [*range(8)] * 2
+    light, dark = ([hue for _, hue in hues[:8]], [hue for _, hue in hues[8:]])
+    assert tuple(light) == _HUES
+    assert all(1.05 / (luminance(hue) + 0.05) >= 4.5 for hue in light)
+    assert all((luminance(hue) + 0.05) / (luminance("#16181d") + 0.05) >= 4.5 for hue in dark)
+
+
+def test_html_stands_alone_is_stable_and_small():
+    one, two = PagedCacheExplorer(), PagedCacheExplorer()
+    text = one.static_html()
+    assert text == two.static_html() and len(text) < 60_000
+    two.step = 2
+    assert two.static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == state(one)
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+
+
+def test_description():
+    assert PagedCacheExplorer(STORY[:3], reserve=7, num_blocks=4).describe() == (
+        "A pool of 4 blocks of 4 slots: 3 in use, 7 of their 12 slots hold a token. Block tables: A, 5 tokens, has "
+        "blocks 0, 1; B, 6 tokens, has blocks 0, 2. With 7 slots set aside for each in one piece, 2 requests would fit."
+    )
+    longest = PagedCacheExplorer(STORY[:3], reserve=1, num_blocks=4).describe()
+    assert "With 6 slots set aside for each in one piece, 2 requests would fit." in longest
+    assert PagedCacheExplorer([], block_size=1, num_blocks=1, reserve=1).describe() == (
+        "A pool of 1 blocks of 1 slot: 0 in use, 0 of their 0 slots hold a token. With 1 slot set aside for each in "
+        "one piece, 1 request would fit."
+    )
+
+
+def test_picture_shows_the_step():
+    pictures = {PagedCacheExplorer(step=step).picture() for step in range(len(EXAMPLE) + 1)}
+    assert len(pictures) == len(EXAMPLE) + 1
+    assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
