@@ -60,21 +60,21 @@ class _Problem:
     def backward(self, out: Tensor, logsumexp: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of q, k and v, from what the forward pass returned and the gradient of its output.
 
-        With S the scores, P the weights and D the sum of dO ∘ O along each row, which equals that of dP ∘ P:
-        dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
+        With S the scores, P the weights and Δ the sum of dO ∘ O along each row, which equals that of dP ∘ P:
+        dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − Δ), dQ = dS K, dK = dSᵀ Q.
         """
         dq = torch.empty_like(self.q)
         dk, dv = (torch.zeros(x.shape, dtype=self.wide, device=x.device) for x in (self.k, self.v))
         for place in self.places():
             q, d_rows = self.rows(self.q, place) * self.scale, self.rows(d_out, place)
-            d_total = (d_rows * self.rows(out, place)).sum(-1, keepdim=True)
+            delta = (d_rows * self.rows(out, place)).sum(-1, keepdim=True)
             # −inf − (−inf) would be NaN in an empty row: subtract 0 there, and its weights are exp(−inf) = 0.
             base = self.rows(logsumexp, place)
             base = base.masked_fill(base == -math.inf, 0.0)
             dq_rows = torch.zeros_like(q)
             for keys in self.key_tiles(place):
                 weights = exponential_(self.scores(q, place, keys).sub_(base))
-                d_scores = (d_rows @ self.columns(self.v, place, keys).mT).sub_(d_total).mul_(weights)
+                d_scores = (d_rows @ self.columns(self.v, place, keys).mT).sub_(delta).mul_(weights)
                 self.columns(dv, place, keys).baddbmm_(weights.mT, d_rows)
                 self.columns(dk, place, keys).baddbmm_(d_scores.mT, q)
                 dq_rows.baddbmm_(d_scores, self.columns(self.k, place, keys))
@@ -186,7 +186,7 @@ def flash_attention(
         from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
 
         return flash_attention_triton(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    return FlashAttention(query_tile=QUERY_TILE)(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    return _in_tiles(q, k, v, mask, bias, causal, scale, QUERY_TILE, KEY_TILE)
 
 
 class FlashAttention(nn.Module):
@@ -225,20 +225,35 @@ class FlashAttention(nn.Module):
         """``flash_attention`` in these tiles."""
         if self.query_tile is None and self.key_tile is None:
             return flash_attention(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        if bias is not None and bias.requires_grad:
-            raise ValueError(
-                "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
-            )
-        factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-        extras = (_five_axes(x, groups) for x in (mask, bias))
         sizes = self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE
-        out: Tensor = _Flash.apply(q.unflatten(1, (groups, -1)), k, v, *extras, causal, factor, *sizes)
-        return out.flatten(1, 2)
+        return _in_tiles(q, k, v, mask, bias, causal, scale, *sizes)
 
     def extra_repr(self) -> str:
         """The sizes that ``print`` shows."""
         return f"query_tile={self.query_tile}, key_tile={self.key_tile}"
+
+
+def _in_tiles(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    query_tile: int,
+    key_tile: int,
+) -> Tensor:
+    """The path in plain PyTorch; the query heads of each key head get an axis of their own."""
+    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    if bias is not None and bias.requires_grad:
+        raise ValueError(
+            "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
+        )
+    factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
+    extras = (_five_axes(x, groups) for x in (mask, bias))
+    out: Tensor = _Flash.apply(q.unflatten(1, (groups, -1)), k, v, *extras, causal, factor, query_tile, key_tile)
+    return out.flatten(1, 2)
 
 
 def _five_axes(x: Tensor | None, groups: int) -> Tensor | None:
