@@ -27,10 +27,15 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 from attn_core.cache import KVCache
 from attn_core.capture import capture_attention
 from attn_core.device import default_device
+from attn_core.longformer import LongformerAttention
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
 from attn_core.mechanisms.flash import FlashAttention, flash_attention
+from attn_core.mechanisms.linformer import Linformer
+from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.mechanisms.online import OnlineSoftmax
+from attn_core.mechanisms.performer import Performer
+from attn_core.mechanisms.window import SlidingWindow
 from attn_core.multi_head import MultiHeadAttention
 
 __version__ = "0.1.0"
@@ -40,8 +45,13 @@ __all__ = [
     "Dense",
     "FlashAttention",
     "KVCache",
+    "LSHAttention",
+    "Linformer",
+    "LongformerAttention",
     "MultiHeadAttention",
     "OnlineSoftmax",
+    "Performer",
+    "SlidingWindow",
     "attend",
     "attention",
     "attention_with_weights",

@@ -20,13 +20,14 @@ class MultiHeadAttention(nn.Module):
     ``num_heads`` heads of size ``head_dim`` (``model_dim / num_heads`` by default) read ``num_kv_heads`` key-value
     heads: as many by default, one in multi-query attention, some number between that divides ``num_heads`` in
     grouped-query attention. Keys and values come with ``key_dim`` and ``value_dim`` entries, ``model_dim`` by default.
-    ``bias`` adds one to each of the four projections.
+    ``bias`` adds one to each projection. With ``share_query_key`` queries and keys have the same one, and are one
+    tensor in self-attention without a cache, as ``LSHAttention`` needs.
 
     ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
     Raises:
-        ValueError: a size below 1, heads that do not divide, or ``positions`` made for other heads.
+        ValueError: a size below 1, heads that do not divide, ``positions`` for other heads, or sizes that bar sharing.
 
     Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
     weights start after Glorot and Bengio 2010, the biases at zero.
@@ -42,6 +43,7 @@ class MultiHeadAttention(nn.Module):
         value_dim: int | None = None,
         head_dim: int | None = None,
         bias: bool = True,
+        share_query_key: bool = False,
         positions: RelativePositions | None = None,
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
@@ -60,9 +62,12 @@ class MultiHeadAttention(nn.Module):
             check_size(name, size)
         if num_heads % num_kv_heads:
             raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
+        if share_query_key and (num_kv_heads, key_dim) != (num_heads, model_dim):
+            wanted = f"num_kv_heads {num_heads} and key_dim {model_dim}, those of the queries"
+            raise ValueError(f"share_query_key: expected {wanted}, got {num_kv_heads} and {key_dim}")
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
-        self.key = nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
+        self.key = self.query if share_query_key else nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(value_dim, num_kv_heads * head_dim, bias=bias)
         self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
         self.positions = positions
@@ -98,16 +103,16 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
-                full, of other sizes, or given together with keys or without ``causal=True``; ``lengths``
-                without a cache.
+                full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache.
         """
         self._check("queries", queries, self.query.in_features)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
-            return self.read(
-                queries, *self.prepare(queries if keys is None else keys, values), mask=mask, bias=bias, causal=causal
-            )
+            k, v = self.prepare(queries if keys is None else keys, values)
+            if keys is None and self.key is self.query:
+                return self._attend(queries, k, v, 0, mask=mask, bias=bias, causal=causal, shared=True)
+            return self.read(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         held, even = cache.lengths, cache.uniform and lengths is None
@@ -131,13 +136,10 @@ class MultiHeadAttention(nn.Module):
             ValueError: an input of another size or kind.
         """
         self._check("keys", keys, self.key.in_features)
-        if values is None:
-            values = keys
+        values = keys if values is None else values
         self._check("values", values, self.value.in_features)
         if values.shape[:2] != keys.shape[:2]:
-            raise ValueError(
-                f"values: expected leading axes {tuple(keys.shape[:2])}, as keys, got {tuple(values.shape)}"
-            )
+            raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
         return self._project(keys, values, 0)
 
     def read(
@@ -207,16 +209,14 @@ class MultiHeadAttention(nn.Module):
             bias=layer.in_proj_bias is not None,
             mechanism=Dense(dropout=layer.dropout),
         ).to(layer.out_proj.weight)
-        if layer.in_proj_weight is not None:
-            weights = layer.in_proj_weight.chunk(3)
-        else:
-            weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+        own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+        weights = own if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
         with torch.no_grad():
-            for ours_in, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
-                ours_in.weight.copy_(weight)
-            if layer.in_proj_bias is not None:
-                for ours_in, bias in zip((ours.query, ours.key, ours.value), layer.in_proj_bias.chunk(3), strict=True):
-                    ours_in.bias.copy_(bias)
+            for projection, weight, bias in zip((ours.query, ours.key, ours.value), weights, biases, strict=True):
+                projection.weight.copy_(weight)
+                if bias is not None:
+                    projection.bias.copy_(bias)
         ours.out.load_state_dict(layer.out_proj.state_dict())
         return ours.train(layer.training)
 
@@ -238,29 +238,29 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None,
         bias: Tensor | None,
         causal: bool,
+        shared: bool = False,
     ) -> Tensor:
-        q, bias = self._ask(queries, k, before, bias)
+        q, bias = self._ask(queries, k, before, bias, shared)
         if is_captured(self):
             return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
         return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))
 
     def _ask(
-        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None
+        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """The projected queries ``(B, H, T, D)``, and the bias with what positions add to it."""
-        q = self._split(self.query(queries))
+        """The projected queries ``(B, H, T, D)``, ``k`` itself if shared, and the bias with what positions add."""
+        q = k if shared else self._split(self.query(queries))
         if self.positions is None:
             return q, bias
         places = _places(queries, before)
         by_place = self.positions.bias(places, torch.arange(k.shape[2], device=k.device))
         if by_place is not None:
             bias = by_place if bias is None else bias + by_place
-        return self.positions.turn(q, places), bias
+        return (q if shared else self.positions.turn(q, places)), bias
 
     def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         if not hasattr(self.mechanism, "with_weights"):
-            name = type(self.mechanism).__name__
-            raise ValueError(f"mechanism: expected one that has weights to capture, got {name}")
+            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
         out, weights = self.mechanism.with_weights(q, k, v, **options)
         if is_captured(self):
             record(self, weights)

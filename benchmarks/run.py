@@ -25,7 +25,7 @@ from recorded.run import code_hash, load, machine, names
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "cases"
-VERSIONS_OF = ("torch", "triton", "d2l", "numpy")
+VERSIONS_OF = ("torch", "triton", "transformers", "performer-pytorch", "linformer", "d2l", "numpy")
 QUICK_ROUNDS = 3
 
 

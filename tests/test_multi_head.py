@@ -345,6 +345,48 @@ def test_a_call_that_fails_leaves_the_cache_as_it_was():
     torch.testing.assert_close(out, layer(x, causal=True)[:, 3:], atol=1e-5, rtol=0)
 
 
+# One projection for queries and keys
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+def test_shared_queries_and_keys_are_one_tensor_and_give_what_two_equal_projections_do(positions):
+    seen = []
+
+    def mechanism(q, k, v, **options):
+        seen.append(q is k)
+        return attention_with_weights(q, k, v, **options)[0]
+
+    shared = make(24, 6, share_query_key=True, positions=relative(positions), mechanism=mechanism)
+    apart = make(24, 6, positions=relative(positions))
+    apart.load_state_dict(shared.state_dict())
+    assert apart.key is not apart.query and torch.equal(apart.key.weight, shared.query.weight)
+    assert sum(p.numel() for p in shared.parameters()) == 3 * (24 * 24 + 24)
+    x, other, toward = (draw(3, 5, 24, seed=n).requires_grad_() for n in (0, 1, 2))
+    for inputs in ((x,), (x, None, other), (x, other)):
+        seen.clear()
+        options = {"mask": masks.padding(torch.tensor([5, 3, 4]), 5), "causal": True}
+        found, wanted = shared(*inputs, **options), apart(*inputs, **options)
+        torch.testing.assert_close(found, wanted, atol=2e-6, rtol=0)
+        assert seen == [inputs[1:] != (other,)]
+        mine = gradients(found, [x, shared.query.weight, shared.out.weight], toward)
+        theirs = gradients(wanted, [x, apart.query.weight, apart.key.weight, apart.out.weight], toward)
+        torch.testing.assert_close(mine[1], theirs[1] + theirs[2], atol=2e-5, rtol=0)
+        torch.testing.assert_close([mine[0], mine[2]], [theirs[0], theirs[3]], atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+@torch.no_grad()
+def test_shared_queries_and_keys_go_on_from_a_cache_and_are_captured(positions):
+    layer, x = make(24, 6, share_query_key=True, positions=relative(positions)), draw(3, 9, 24)
+    cache = layer.new_cache(3, 9)
+    parts = [layer(part, causal=True, cache=cache) for part in x.split([4, 1, 3, 1], dim=1)]
+    with capture_attention(layer) as maps:
+        whole = layer(x, causal=True)
+    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=0)
+    weights = layer.read_with_weights(x, *layer.prepare(x), causal=True)[1]
+    torch.testing.assert_close(maps[""][0], weights, atol=1e-6, rtol=0)
+
+
 X = torch.zeros(2, 3, 12)
 
 
@@ -354,6 +396,14 @@ X = torch.zeros(2, 3, 12)
         (lambda: MultiHeadAttention(12, 5), "num_heads: expected a number that divides model_dim 12, got 5"),
         (lambda: MultiHeadAttention(12, 0), "num_heads: expected an integer of at least 1, got 0"),
         (lambda: MultiHeadAttention(12, 4, num_kv_heads=3), "num_kv_heads: expected a number that divides num_heads 4"),
+        (
+            lambda: MultiHeadAttention(12, 4, num_kv_heads=2, share_query_key=True),
+            "share_query_key: expected num_kv_heads 4 and key_dim 12, those of the queries, got 2 and 12",
+        ),
+        (
+            lambda: MultiHeadAttention(12, 4, key_dim=5, share_query_key=True),
+            "share_query_key: expected num_kv_heads 4 and key_dim 12, those of the queries, got 4 and 5",
+        ),
         (lambda: MultiHeadAttention(12, 4, head_dim=0), "head_dim: expected an integer of at least 1"),
         (lambda: MultiHeadAttention(12, 4, key_dim=2.0), "key_dim: expected an integer"),
         (lambda: MultiHeadAttention(12, 3, positions=ALiBi(4)), "positions: expected a bias for 3 heads, got 4"),

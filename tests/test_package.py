@@ -15,7 +15,7 @@ ROOMS = [
     ("companion", "contract", "device", "paging"),
     ("capture", "data", "masks", "scores", "maps", "positions", "cache"),
     ("mechanisms",),
-    ("multi_head", "paged"),
+    ("longformer", "multi_head", "paged"),
     ("seq2seq", "transformer", "metrics"),
     ("checkpoint", "decode"),
     ("train",),

@@ -1,0 +1,135 @@
+"""Longformer's attention: a window for all, and a few global tokens that see everything and are seen by all."""
+
+import functools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.contract import check_size, kind
+from attn_core.mechanisms.dense import attention
+from attn_core.mechanisms.window import sliding_window_attention
+
+
+class LongformerAttention(nn.Module):
+    """Multi-head self-attention to a sliding window and to global tokens.
+
+    Each token sees the ``window`` tokens on either side of it, its own and all global tokens, in one softmax; one that
+    is global and lies in the window counts once. (The paper's w counts both sides: it is ``2 * window``.) A global
+    token sees all tokens, through projections of its own, which start as copies of the others. ``dilation`` stretches
+    the window as ``SlidingWindow`` says, the same for all heads.
+
+    Time and memory are linear in the length, and in the number of global tokens.
+
+    Raises:
+        ValueError: a size below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``.
+
+    Source: Beltagy et al. 2020, section 3.1.
+    """
+
+    def __init__(self, model_dim: int, num_heads: int, window: int, *, dilation: int = 1, bias: bool = True) -> None:
+        super().__init__()
+        check_size("model_dim", model_dim)
+        check_size("num_heads", num_heads)
+        if model_dim % num_heads:
+            raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
+        if not isinstance(window, int) or isinstance(window, bool) or window < 0:
+            raise ValueError(f"window: expected an integer of at least 0, got {window!r}")
+        check_size("dilation", dilation)
+        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.window, self.dilation = window, dilation
+        self.query, self.key, self.value = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3))
+        self.query_global, self.key_global, self.value_global = (
+            nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3)
+        )
+        self.out = nn.Linear(model_dim, model_dim, bias=bias)
+        for projection in (self.query, self.key, self.value, self.out):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+        for name in ("query", "key", "value"):
+            getattr(self, f"{name}_global").load_state_dict(getattr(self, name).state_dict())
+
+    def forward(self, x: Tensor, global_tokens: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Attend from each token of ``x`` to its window and the global tokens; from a global token to all.
+
+        Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default; ``mask (B, T)``,
+        True = a token, False = padding, which neither is seen nor sees, whether marked global or not: what comes out
+        there is what ``out`` makes of zeros. Returns ``(B, T, model_dim)``.
+
+        Raises:
+            ValueError: an input of another size or kind.
+        """
+        self._check(x, global_tokens, mask)
+        q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
+        local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window, self.dilation)
+        marked = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if global_tokens is None else global_tokens
+        if mask is not None:
+            marked = marked & mask
+        counts = marked.sum(1)
+        most = int(counts.max()) if counts.numel() else 0
+        if most == 0:
+            return self._merge(local(mask=_per_key(mask)), mask)
+        # Rows have as many global tokens as the row with most of them; ``present`` says which of these are true.
+        places = marked.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        present = torch.arange(most, device=x.device) < counts[:, None]
+        rows = torch.arange(len(x), device=x.device)[:, None]
+        global_k, global_v = (y.transpose(1, 2)[rows, places].transpose(1, 2) for y in (k, v))
+        # Global keys are read on their own, so the window leaves them out.
+        near = ~marked if mask is None else mask & ~marked
+        out = local(mask=_per_key(near), global_k=global_k, global_v=global_v, global_mask=_per_key(present))
+        seen = self._see_all(x[rows, places], x, mask).transpose(1, 2)
+        out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), seen[present].to(out.dtype)).transpose(1, 2)
+        return self._merge(out, mask)
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        sizes = f"num_heads={self.num_heads}, head_dim={self.head_dim}"
+        return f"{sizes}, window={self.window}, dilation={self.dilation}"
+
+    def _see_all(self, asking: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+        """What N tokens ``(B, N, C)`` see of all in ``x (B, T, C)``, by the global projections: ``(B, H, N, D)``."""
+        q, seen = self._split(self.query_global(asking)), _per_key(mask)
+        if asking.shape[1] > self.head_dim:
+            k, v = self._split(self.key_global(x)), self._split(self.value_global(x))
+            return attention(q, k, v, mask=seen)
+        # Few ask. q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: it costs less to
+        # project the questions and the answers than all tokens. The keys' bias adds the same to all scores of a
+        # question, which changes no weight.
+        by_head = (self.num_heads, self.head_dim, -1)
+        asked = (q @ self.key_global.weight.view(by_head)).flatten(1, 2)[:, None]
+        tokens = x[:, None].to(asked.dtype)  # under autocast the questions come in half precision
+        means = attention(asked, tokens, tokens, mask=seen, scale=1 / math.sqrt(self.head_dim))
+        found = means.unflatten(2, q.shape[1:3])[:, 0] @ self.value_global.weight.view(by_head).mT
+        bias = self.value_global.bias
+        return found if bias is None else found + bias.view(self.num_heads, 1, self.head_dim)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def _merge(self, out: Tensor, mask: Tensor | None) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)`` side by side, zeros at padding, projected: ``(B, T, C)``."""
+        joined = out.transpose(1, 2).flatten(2)
+        return self.out(joined if mask is None else joined.masked_fill(~mask[..., None], 0.0))
+
+    def _check(self, x: Tensor, global_tokens: Tensor | None, mask: Tensor | None) -> None:
+        size, weight = self.query.in_features, self.query.weight
+        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
+            raise ValueError(f"x: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
+        if x.device != weight.device:
+            raise ValueError(f"x: expected device {weight.device}, the weights', got {x.device}")
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x: expected dtype {weight.dtype}, the weights', got {x.dtype}")
+        for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
+            if chosen is None:
+                continue
+            if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool or chosen.shape != x.shape[:2]:
+                shape = tuple(x.shape[:2])
+                raise ValueError(f"{name}: expected a boolean tensor of shape {shape}, got {kind(chosen)}")
+            if chosen.device != x.device:
+                raise ValueError(f"{name}: expected device {x.device}, as x, got {chosen.device}")
+
+
+def _per_key(mask: Tensor | None) -> Tensor | None:
+    """``(B, S)`` in the contract's shape, ``(B, 1, 1, S)``."""
+    return None if mask is None else mask[:, None, None]

@@ -1,0 +1,109 @@
+"""Attention in linear time: keys and values are first shortened, by a learned projection along the length."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.contract import check_inputs, check_size, kind
+from attn_core.mechanisms.dense import attention
+
+
+class Linformer(nn.Module):
+    """Softmax attention over ``slots`` learned mixtures of the keys, and the same number of the values.
+
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. Takes up to ``max_length`` keys;
+    fewer use the first columns of the projections. A mask hides keys, the same ones from all heads and queries
+    (``masks.padding(lengths, size)``): they are zeroed before they are mixed. It never is causal, because each mixture
+    holds all keys.
+
+    The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, at which mixtures of
+    independent keys are as large as these. Each key-value head has its own where ``num_kv_heads`` says how many heads
+    there are; by default all heads share one pair, G = 1. ``share_values`` has F = E. To share them among layers as
+    well, give the same module to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
+
+    Raises:
+        ValueError: a size below 1; in use, an argument that breaks the contract, more keys than ``max_length``, heads
+            other than ``num_kv_heads``, ``causal=True``, a ``bias``, or a mask that differs between queries or heads.
+
+    Source: Wang et al. 2020, eq. 7, and section 4 (what is shared).
+    """
+
+    def __init__(
+        self, max_length: int, slots: int = 256, *, num_kv_heads: int | None = None, share_values: bool = False
+    ) -> None:
+        super().__init__()
+        check_size("max_length", max_length)
+        check_size("slots", slots)
+        if num_kv_heads is not None:
+            check_size("num_kv_heads", num_kv_heads)
+        shape = (1 if num_kv_heads is None else num_kv_heads, slots, max_length)
+        self.num_kv_heads, self.share_values = num_kv_heads, share_values
+        self.key_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
+        # The same parameter under both names where it is shared: PyTorch counts and trains it once.
+        self.value_projection = (
+            self.key_projection if share_values else nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
+        )
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+    ) -> Tensor:
+        """``softmax(q (E k)ᵀ · scale) (F v)``; a row whose keys are all hidden reads zeros."""
+        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        self._check(q, k, mask, bias, causal)
+        if mask is not None:
+            hidden = ~mask.reshape((1,) * (4 - mask.dim()) + mask.shape).mT
+            k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
+        return attention(q, k, v, scale=scale)
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        _, slots, max_length = self.key_projection.shape
+        sharing = f"num_kv_heads={self.num_kv_heads}, share_values={self.share_values}"
+        return f"max_length={max_length}, slots={slots}, {sharing}"
+
+    def _check(self, q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool) -> None:
+        max_length = self.key_projection.shape[2]
+        if k.shape[2] > max_length:
+            raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {k.shape[2]}")
+        if self.num_kv_heads is not None and k.shape[1] != self.num_kv_heads:
+            raise ValueError(f"k: expected {self.num_kv_heads} heads, one per projection, got {k.shape[1]}")
+        if self.key_projection.device != q.device:
+            raise ValueError(f"q: expected device {self.key_projection.device}, as the projections', got {q.device}")
+        if causal:
+            raise ValueError("causal: expected False, since each slot mixes all keys, got True")
+        if bias is not None:
+            raise ValueError(f"bias: expected None, since slots are no positions, got {kind(bias)}")
+        if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
+            raise ValueError(
+                f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
+            )
+
+
+def shorten(projection: Tensor, x: Tensor) -> Tensor:
+    """Mix the positions of ``x (B, G, S, D)`` into slots: ``(B, G, slots, D)``.
+
+    ``projection (G or 1, slots, n)`` has n ≥ S columns, of which the first S are used. The sums over positions are
+    made in float32 at least, and come back in the dtype of ``x``.
+
+    Source: Wang et al. 2020, eq. 7.
+    """
+    batch, heads, length, size = x.shape
+    wide = torch.promote_types(x.dtype, torch.float32)
+    projection, found = projection[..., :length].to(wide), x.to(wide)
+    with torch.autocast(x.device.type, enabled=False):
+        if len(projection) > 1:
+            return (projection @ found).to(x.dtype)
+        # One projection for all heads: side by side they are one product. As multi-head attention lays them out in
+        # memory they are side by side already.
+        found = projection[0] @ found.transpose(1, 2).reshape(batch, length, heads * size)
+        return found.view(batch, -1, heads, size).transpose(1, 2).to(x.dtype)

@@ -1,0 +1,86 @@
+"""Multi-head attention over learned mixtures of the keys: ours beside the package linformer's, with the same weights.
+
+The package has the projections of queries, keys, values and output inside, and no bias in the first three; ours gets
+zeros there. Both share one pair of projections along the length among all heads.
+"""
+
+import functools
+import importlib
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from attn_core import MultiHeadAttention
+from attn_core.mechanisms.linformer import Linformer
+from benchmarks.measure import Trial, Work
+
+HEADS, HEAD_DIM = 8, 64
+MODEL_DIM = HEADS * HEAD_DIM
+
+
+def ours(length: int, slots: int, device: torch.device) -> nn.Module:
+    """`MultiHeadAttention` around `Linformer`."""
+    torch.manual_seed(1)
+    return MultiHeadAttention(MODEL_DIM, HEADS, mechanism=Linformer(length, slots)).to(device)
+
+
+def package(length: int, slots: int, device: torch.device) -> nn.Module:
+    """`LinformerSelfAttention` with our weights. Raises ImportError where the package is not installed."""
+    module = importlib.import_module("linformer")
+    peer: nn.Module = module.LinformerSelfAttention(MODEL_DIM, length, k=slots, heads=HEADS)
+    weights = ours(length, slots, torch.device("cpu")).state_dict()
+    names = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out": "out"}
+    found = {f"{theirs}.weight": weights[f"{own}.weight"] for theirs, own in names.items()}
+    found["to_out.bias"] = weights["out.bias"]
+    for theirs, own in {"proj_k": "key_projection", "proj_v": "value_projection"}.items():
+        found[theirs] = weights[f"mechanism.{own}"][0].T
+    peer.load_state_dict(found)
+    return peer.to(device)
+
+
+def prepare(
+    make: Callable[[int, int, torch.device], nn.Module],
+    length: int,
+    slots: int,
+    *,
+    backward: bool,
+    device: torch.device,
+) -> Work:
+    """The input, the same for all, and the work on it: the output, and the gradient of the input."""
+    layer = make(length, slots, device)
+    draw = torch.Generator().manual_seed(0)
+    x, toward = (torch.randn(1, length, MODEL_DIM, generator=draw).to(device) for _ in range(2))
+    if not backward:
+
+        def forward() -> Tensor:
+            with torch.no_grad():
+                out: Tensor = layer(x)
+            return out
+
+        return forward
+
+    def both() -> tuple[Tensor, ...]:
+        out = layer(x.requires_grad_())
+        return out.detach(), *torch.autograd.grad(out, [x, *layer.parameters()], toward)[:1]
+
+    return both
+
+
+def trials(*, quick: bool, device: torch.device) -> list[Trial]:
+    """Two lengths, forward and both ways."""
+    found = []
+    slots = 4 if quick else 256
+    for name, length in {"2048": 16, "8192": 40}.items() if quick else {"2048": 2048, "8192": 8192}.items():
+        for backward in (False, True):
+            setting = functools.partial(prepare, length=length, slots=slots, backward=backward, device=device)
+            found.append(
+                Trial(
+                    f"{name} keys, {'forward and backward' if backward else 'forward'}",
+                    {"B": 1, "H": HEADS, "T": length, "S": length, "D": HEAD_DIM, "slots": slots},
+                    torch.float32,
+                    ours={"MultiHeadAttention(Linformer)": functools.partial(setting, ours)},
+                    peers={"linformer LinformerSelfAttention": functools.partial(setting, package)},
+                )
+            )
+    return found

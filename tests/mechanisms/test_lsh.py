@@ -1,0 +1,327 @@
+import math
+
+import pytest
+import torch
+
+from attn_core import MultiHeadAttention, attention, masks
+from attn_core.mechanisms import lsh
+from attn_core.mechanisms.lsh import LSHAttention
+from attn_core.transformer import LanguageModel, TransformerConfig
+from tests import reference
+
+
+def draw(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def unit(q):
+    return q / q.norm(dim=-1, keepdim=True)
+
+
+def met(mechanism, q, *, causal, hidden=None):
+    """Which pairs (B, H, T, T) some round lets meet: loops over lists, bucket by bucket, as the docstring says."""
+    batch, heads, size, _ = q.shape
+    buckets = mechanism.hash(q.flatten(0, 1)).tolist()
+    found = torch.zeros(batch * heads, size, size, dtype=torch.bool)
+    for n, rounds in enumerate(buckets):
+        out = [] if hidden is None else hidden[n // heads].nonzero().flatten().tolist()
+        for bucket_of in rounds:
+            line = sorted((i for i in range(size) if i not in out), key=lambda i: (bucket_of[i], i))
+            place = {token: p for p, token in enumerate(line)}
+            for i in line:
+                for j in line:
+                    if i == j or bucket_of[i] != bucket_of[j]:
+                        continue
+                    if causal:
+                        near = 0 < place[i] - place[j] <= mechanism.bucket_size
+                    else:
+                        near = place[i] // mechanism.bucket_size - place[j] // mechanism.bucket_size in (0, 1)
+                    found[n, i, j] |= near
+    return found.view(batch, heads, size, size)
+
+
+def with_self_rule(pairs, hidden=None):
+    """A token with no other target has itself, unless it is hidden."""
+    alone = ~pairs.any(-1)
+    if hidden is not None:
+        alone &= ~hidden[:, None]
+    return pairs | (torch.eye(pairs.shape[-1], dtype=torch.bool) & alone[..., None])
+
+
+def dense(q, v, *, causal, hidden=None, scale=None):
+    """Softmax attention over everything, with unit keys and the self rule, by the loops of the reference."""
+    size = q.shape[2]
+    pairs = ~torch.eye(size, dtype=torch.bool) & (masks.causal(size, size) | (not causal))
+    pairs = pairs.expand(*q.shape[:2], size, size)
+    if hidden is not None:
+        pairs = pairs & ~hidden[:, None, None] & ~hidden[:, None, :, None]
+    return reference.attention(q, unit(q), v, mask=with_self_rule(pairs, hidden), scale=scale)[0]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 2, 13])
+def test_one_bucket_is_dense_attention_for_any_number_of_rounds(causal, rounds, size):
+    q, v = 2 * draw(2, 3, size, 8), draw(2, 3, size, 5, seed=1)
+    for scale in (None, 1.0):
+        out = LSHAttention(bucket_size=16, num_buckets=1, rounds=rounds)(q, q, v, causal=causal, scale=scale)
+        assert out.dtype == torch.float32
+        assert (out - dense(q, v, causal=causal, scale=scale)).abs().max() < reference.tolerance(torch.float32, scale=2)
+
+
+CASES = [  # T, bucket_size, num_buckets, rounds
+    (40, 8, None, 1),
+    (40, 8, None, 3),
+    (37, 5, 4, 4),
+    (31, 4, 2, 2),
+    (23, 3, 10, 5),
+    (17, 1, 6, 2),
+    (29, 7, 1, 2),
+]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("size", "bucket_size", "num_buckets", "rounds"), CASES)
+def test_it_is_softmax_attention_over_the_pairs_that_meet(causal, size, bucket_size, num_buckets, rounds):
+    mechanism = LSHAttention(bucket_size=bucket_size, num_buckets=num_buckets, rounds=rounds, seed=3)
+    q, v = (x.requires_grad_() for x in (3 * draw(2, 2, size, 6), draw(2, 2, size, 4, seed=1)))
+    pairs = met(mechanism, q.detach(), causal=causal)
+    assert 0.02 < pairs.float().mean() < 0.9, "the pattern says something"
+    out = mechanism(q, q, v, causal=causal, scale=1.0)
+    wanted = attention(q.double(), unit(q.double()), v.double(), mask=with_self_rule(pairs), scale=1.0)
+    assert (out - wanted).abs().max() < 1e-5
+    toward = draw(*out.shape, seed=2)
+    found = torch.autograd.grad((out * toward).sum(), (q, v))
+    for one, other in zip(found, torch.autograd.grad((wanted * toward).sum(), (q, v)), strict=True):
+        assert (one - other).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scores", [1, 3 * 50, 17 * 50])
+def test_however_it_is_cut_into_tiles(monkeypatch, causal, scores):
+    mechanism = LSHAttention(bucket_size=5, num_buckets=4, rounds=3)
+    q, v, toward = (draw(2, 3, 37, n, seed=n).requires_grad_() for n in (6, 4, 4))
+
+    def run():
+        out = mechanism(q, q, v, causal=causal)
+        return out, *torch.autograd.grad((out * toward).sum(), (q, v))
+
+    whole = run()
+    monkeypatch.setattr(lsh, "SCORES", scores)
+    torch.testing.assert_close(run(), whole, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("one_bucket", [False, True])
+def test_hidden_tokens_take_no_part(causal, one_bucket):
+    mechanism = LSHAttention(bucket_size=32 if one_bucket else 4, num_buckets=1 if one_bucket else 4, rounds=3)
+    q, v = draw(3, 2, 21, 6), draw(3, 2, 21, 6, seed=1)
+    hidden = torch.stack([torch.arange(21) >= 15, torch.arange(21) < 6, torch.ones(21, dtype=torch.bool)])
+    mask = ~hidden[:, None, None]
+    out = mechanism(q, q, v, mask=mask, causal=causal)
+    if one_bucket:
+        wanted = dense(q, v, causal=causal, hidden=hidden)
+    else:
+        pairs = met(mechanism, q, causal=causal, hidden=hidden)
+        wanted = reference.attention(q, unit(q), v, mask=with_self_rule(pairs, hidden))[0]
+    assert (out - wanted).abs().max() < 3e-6
+    assert not out[hidden[:, None].expand(3, 2, 21)].any() and out[:2].any()
+    others = torch.where(hidden[:, None, :, None], draw(3, 2, 21, 6, seed=5), q)
+    assert torch.equal(mechanism(others, others, v, mask=mask, causal=causal), out)
+    per_head = mask.expand(3, 2, 1, 21).clone()
+    per_head[0, 1] = True
+    split = mechanism(q, q, v, mask=per_head, causal=causal)
+    assert torch.equal(split[:, 0], out[:, 0]) and torch.equal(split[0, 1], mechanism(q, q, v, causal=causal)[0, 1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_in_clusters_it_finds_nearly_all_that_dense_attention_does(causal):
+    torch.manual_seed(0)
+    centres = unit(torch.randn(24, 32))
+    which = torch.arange(24).repeat(8)[torch.randperm(192)]
+    q = 12 * (centres[which] + 0.02 * torch.randn(192, 32))[None, None]
+    v = torch.randn(1, 1, 192, 16)
+    wanted = dense(q, v, causal=causal, scale=1.0)
+    found = LSHAttention(bucket_size=32, rounds=4)(q, q, v, causal=causal, scale=1.0)
+    first = torch.tensor([which[:i].eq(which[i]).sum() == 0 for i in range(192)])  # finds none of its cluster
+    wrong = (found - wanted).square().mean(-1).sqrt()[0, 0]
+    if causal:
+        wrong = wrong[~first]
+    assert wrong.mean() < 0.02, f"{wrong.mean()}"
+    uniform = (v.mean(2, keepdim=True) - wanted).square().mean().sqrt()
+    assert uniform > 0.3
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_past_does_not_see_the_future_by_any_way(rounds, seed):
+    """Not by values, not by scores, and not by where the hashes of later tokens make chunks begin."""
+    mechanism = LSHAttention(bucket_size=4, num_buckets=6, rounds=rounds)
+    q, v = 3 * draw(1, 2, 41, 8, seed=seed), draw(1, 2, 41, 8, seed=1)
+    out = mechanism(q, q, v, causal=True)
+    for cut in (1, 17, 40):
+        other, values = q.clone(), v.clone()
+        other[:, :, cut:] = 9 * draw(1, 2, 41 - cut, 8, seed=seed + 20)
+        values[:, :, cut:] = draw(1, 2, 41 - cut, 8, seed=8)
+        changed = mechanism(other, other, values, causal=True)
+        torch.testing.assert_close(changed[:, :, :cut], out[:, :, :cut], atol=2e-6, rtol=0)
+        assert not torch.allclose(changed[:, :, cut:], out[:, :, cut:])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_are_right(causal, masked):
+    mechanism = LSHAttention(bucket_size=3, num_buckets=4, rounds=3)
+    q, v = (draw(1, 2, 8, n, seed=n, dtype=torch.float64).requires_grad_() for n in (4, 3))
+    mask = masks.padding(torch.tensor([6]), 8) if masked else None
+    assert torch.autograd.gradcheck(lambda q, v: mechanism(q, q, v, mask=mask, causal=causal), (q, v))
+
+
+def test_a_token_alone_attends_to_itself_and_zero_has_no_direction():
+    q, v = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]])[None, None].requires_grad_(), draw(1, 1, 3, 2)
+    v.requires_grad_()
+    mechanism = LSHAttention(bucket_size=1, num_buckets=2, rounds=1)
+    first, second, _ = mechanism.hash(q.detach()[0])[0, 0].tolist()
+    assert first != second
+    out = mechanism(q, q, v, causal=True)
+    torch.testing.assert_close(out[0, 0, :2], v[0, 0, :2])
+    out.sum().backward()
+    assert torch.isfinite(q.grad).all() and torch.equal(v.grad.sum((0, 1, 2)), torch.tensor([3.0, 3.0]))
+
+
+def test_far_scores_stay_finite():
+    q, v = 300 * draw(1, 1, 64, 8), draw(1, 1, 64, 4, seed=1)
+    mechanism = LSHAttention(bucket_size=8, rounds=4)
+    pairs = with_self_rule(met(mechanism, q, causal=False))
+    wanted = reference.attention(q, unit(q), v, mask=pairs, scale=1.0)[0]
+    q.requires_grad_()
+    out = mechanism(q, q, v, scale=1.0)
+    assert (out - wanted).abs().max() < 1e-3
+    assert torch.isfinite(torch.autograd.grad(out.sum(), q)[0]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_its_dtype_and_sums_in_float32(dtype):
+    q, v = (draw(2, 2, 50, 8, seed=n).to(dtype).requires_grad_() for n in (0, 1))
+    mechanism = LSHAttention(bucket_size=8, rounds=3)
+    wide = q.detach().float()
+    out, wanted = mechanism(q, q, v), mechanism(wide, wide, v.detach().float())
+    assert out.dtype == dtype and torch.equal(out, wanted.to(dtype))
+    out.sum().backward()
+    assert q.grad.dtype == dtype and torch.isfinite(q.grad).all()
+    with torch.autocast("cpu", dtype=dtype):
+        assert torch.equal(mechanism(wide, wide, v.detach().float()), wanted)
+
+
+def test_hashes_follow_the_seed_and_near_vectors_meet():
+    x = unit(draw(1, 400, 16))
+    mechanism = LSHAttention(num_buckets=8, rounds=50)
+    buckets = mechanism.hash(x)
+    assert buckets.shape == (1, 50, 400) and set(buckets.flatten().tolist()) == set(range(8))
+    assert torch.equal(buckets, mechanism.hash(7 * x)), "only directions count"
+    assert torch.equal(buckets, LSHAttention(num_buckets=8, rounds=50).hash(x))
+    assert torch.equal((buckets + 4) % 8, mechanism.hash(-x)), "opposite vectors have opposite buckets"
+    near = (mechanism.hash(unit(x + 0.02 * draw(1, 400, 16, seed=1))) == buckets).float().mean()
+    far = (mechanism.hash(x.flip(1)) == buckets).float().mean()
+    assert near > 0.8 and 0.08 < far < 0.2
+    mechanism.seed = 1
+    assert not torch.equal(mechanism.hash(x), buckets)
+    state = torch.get_rng_state()
+    mechanism.hash(x)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(("size", "buckets"), [(1, 1), (64, 1), (128, 2), (500, 8), (1024, 16)])
+def test_buckets_hold_a_chunk_on_average_by_default(size, buckets):
+    assert int(LSHAttention(rounds=8).hash(draw(1, size, 32)).max()) + 1 == buckets
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_places_need_wider_codes(causal):
+    """Codes are 16 bits wide while they fit: buckets that 16 bits cannot tell apart are told apart all the same."""
+    q, v = draw(1, 1, 40, 8), draw(1, 1, 40, 4, seed=1)
+    mechanism = LSHAttention(bucket_size=4, num_buckets=4, rounds=3)
+    plain = mechanism.hash
+    out = mechanism(q, q, v, causal=causal)
+    mechanism.hash = lambda x: plain(x) * 2**16
+    assert torch.equal(mechanism(q, q, v, causal=causal), out)
+
+
+def test_empty_inputs_and_inputs_that_stay_as_they_were():
+    mechanism = LSHAttention(bucket_size=4)
+    nothing = torch.zeros(2, 3, 0, 8, requires_grad=True)
+    assert mechanism(nothing, nothing, torch.zeros(2, 3, 0, 5)).shape == (2, 3, 0, 5)
+    q, v, mask = draw(1, 2, 20, 8), draw(1, 2, 20, 8, seed=1), torch.rand(20) > 0.2
+    kept = [x.clone() for x in (q, v, mask)]
+    mechanism(q, q, v, mask=mask)
+    assert all(torch.equal(a, b) for a, b in zip(kept, (q, v, mask), strict=True))
+    assert "bucket_size=4, num_buckets=None, rounds=4, seed=0" in repr(mechanism)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_in_multi_head_attention_one_projection_serves_both(causal):
+    layer = MultiHeadAttention(24, 3, share_query_key=True, mechanism=LSHAttention(bucket_size=4, rounds=3)).double()
+    x = draw(2, 19, 24, dtype=torch.float64)
+    q, v = (projection(x).unflatten(-1, (3, 8)).transpose(1, 2) for projection in (layer.query, layer.value))
+    pairs = with_self_rule(met(layer.mechanism, q, causal=causal))
+    wanted = layer.out(reference.attention(q, unit(q), v, mask=pairs)[0].transpose(1, 2).flatten(2))
+    torch.testing.assert_close(layer(x, causal=causal), wanted, atol=1e-12, rtol=0)
+    cache = layer.new_cache(2, 19)
+    with torch.no_grad(), pytest.raises(ValueError, match="^k: expected the same tensor as q"):
+        layer(x, causal=True, cache=cache)
+    assert cache.longest == 0
+    with pytest.raises(ValueError, match="^k: expected the same tensor as q"):
+        MultiHeadAttention(24, 3, mechanism=LSHAttention())(x.float())
+
+
+def test_a_language_model_with_it_learns_and_sees_no_future():
+    torch.manual_seed(0)
+    config = TransformerConfig(11, 11, model_dim=16, num_heads=2, num_layers=2, feed_forward_dim=16, dropout=0.0)
+    model = LanguageModel(config)
+    for layer in model.stack.layers:
+        layer.attention = MultiHeadAttention(16, 2, share_query_key=True, mechanism=LSHAttention(bucket_size=4))
+    half = torch.randint(3, 11, (4, 10))
+    tokens = torch.cat([half, half], 1)
+    before = model(tokens)[:, :12]
+    changed = tokens.clone()
+    changed[:, 12:] = 5
+    torch.testing.assert_close(model(changed)[:, :12], before, atol=1e-5, rtol=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+X = torch.zeros(2, 4, 6, 8)
+plain = LSHAttention()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plain(X, X.clone(), X), "k: expected the same tensor as q, got another"),
+        (lambda: plain(X, X[:, :2], X[:, :2]), "k: expected the same tensor as q"),
+        (lambda: plain(X, X, X[:, :2]), r"v: expected shape \(2, 4, 6, 'Dv'\)"),
+        (lambda: plain(X, X, X, bias=torch.zeros(6)), "bias: expected None"),
+        (
+            lambda: plain(X, X, X, mask=torch.ones(6, 6).bool()),
+            r"mask: expected one entry a key, shape \(…, 1, 6\), got \(6, 6\)",
+        ),
+        (lambda: plain(X, X, X, mask=torch.ones(6)), "mask: expected a boolean tensor"),
+        (lambda: plain(X.long(), X, X), "q: expected a floating dtype"),
+        (lambda: plain(X, X, X, scale=math.inf), "scale: expected a finite number"),
+        (lambda: LSHAttention(bucket_size=0), "bucket_size: expected an integer of at least 1, got 0"),
+        (lambda: LSHAttention(rounds=0), "rounds: expected an integer of at least 1, got 0"),
+        (lambda: LSHAttention(num_buckets=0), "num_buckets: expected an integer of at least 1, got 0"),
+        (lambda: LSHAttention(num_buckets=3), "num_buckets: expected 1 or an even number, got 3"),
+        (lambda: LSHAttention(seed=0.5), "seed: expected an integer, got 0.5"),
+    ],
+)
+def test_wrong_input_is_named(call, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        call()

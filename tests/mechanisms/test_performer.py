@@ -1,0 +1,378 @@
+import math
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attn_core import MultiHeadAttention, attention, masks
+from attn_core.mechanisms import performer
+from attn_core.mechanisms.performer import Performer, orthogonal_normal
+from attn_core.transformer import LanguageModel, TransformerConfig, TransformerEncoder
+from tests import reference
+
+SHAPES = {  # B, H, G, T, S, D, Dv
+    "plain": (2, 4, 4, 5, 5, 8, 8),
+    "odd": (1, 3, 3, 7, 11, 5, 5),
+    "grouped": (2, 6, 2, 9, 9, 8, 8),
+    "multi-query": (2, 4, 1, 3, 13, 8, 3),
+    "one query": (2, 6, 2, 1, 9, 8, 11),
+    "one key": (1, 2, 2, 3, 1, 4, 4),
+    "more queries than keys": (2, 2, 2, 8, 5, 8, 8),
+}
+KINDS = ["nothing", "causal", "padding", "causal padding", "scale", "negative scale", "a mask of one axis"]
+
+
+def inputs(name, dtype=torch.float32, scale=1.0):
+    batch, heads, groups, queries, keys, size, value_size = SHAPES[name]
+    torch.manual_seed(7)
+    q = scale * torch.randn(batch, heads, queries, size)
+    k = scale * torch.randn(batch, groups, keys, size)
+    v = torch.randn(batch, groups, keys, value_size)
+    return [x.to(dtype).requires_grad_() for x in (q, k, v)]
+
+
+def options(name, kind):
+    batch, keys = SHAPES[name][0], SHAPES[name][4]
+    scattered = torch.rand(keys, generator=torch.Generator().manual_seed(1)) > 0.4
+    padding = masks.padding(torch.tensor([max(keys - 2, 1), 0][:batch]), keys)
+    return {
+        "nothing": {},
+        "causal": {"causal": True},
+        "padding": {"mask": padding},
+        "causal padding": {"mask": padding.flip(-1), "causal": True},
+        "scale": {"scale": 1.5, "causal": True},
+        "negative scale": {"scale": -0.2},
+        "a mask of one axis": {"mask": scattered, "causal": True},
+    }[kind]
+
+
+def estimate(projection, q, k, v, *, mask=None, causal=False, scale=None):
+    """Each weight from its features, with nothing stabilised: float64 can do without at these sizes."""
+    q, k, v, w = (x.detach().double() for x in (q, k, v, projection))
+    group, queries, keys = q.shape[1] // k.shape[1], q.shape[2], k.shape[2]
+    factor = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    allowed = torch.ones(len(q), 1, 1, keys, dtype=torch.bool) if mask is None else mask.expand(len(q), 1, 1, keys)
+    out = torch.zeros(*q.shape[:3], v.shape[3], dtype=torch.float64)
+    for b in range(len(q)):
+        for h in range(q.shape[1]):
+            for i in range(queries):
+                total = 0.0
+                for j in range(min(keys, keys - queries + i + 1) if causal else keys):
+                    if allowed[b, 0, 0, j]:
+                        x, y = factor * q[b, h, i], k[b, h // group, j]
+                        # exp(x·y) of vectors shared out otherwise: √|factor| each
+                        x, y = x / math.sqrt(abs(factor)), y * math.sqrt(abs(factor))
+                        weight = ((w @ x - x @ x / 2).exp() * (w @ y - y @ y / 2).exp()).mean()
+                        total += weight
+                        out[b, h, i] += weight * v[b, h // group, j]
+                if total:
+                    out[b, h, i] /= total
+    return out
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(performer, "CHUNK", 3)
+    monkeypatch.setattr(performer, "CAUSAL_CHUNK", 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SHAPES)
+def test_both_paths_equal_the_loop_over_features(name, kind, small_chunks):
+    q, k, v = inputs(name)
+    mechanism = Performer(q.shape[3], 12)
+    expected = estimate(mechanism.projection, q, k, v, **options(name, kind))
+    explicit, weights = mechanism.with_weights(q, k, v, **options(name, kind))
+    for out in (explicit, mechanism(q, k, v, **options(name, kind))):
+        assert out.shape == expected.shape
+        assert (out - expected).abs().max() < 2 * reference.tolerance(torch.float32)
+    sums = weights.sum(-1)
+    assert ((sums - 1).abs().minimum(sums.abs()) < 1e-5).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["grouped", "multi-query", "more queries than keys"])
+def test_gradients_equal_those_of_the_explicit_path(name, kind, small_chunks):
+    fast_inputs, plain_inputs = inputs(name), inputs(name, torch.float64)
+    mechanism = Performer(8, 12)
+    fast = mechanism(*fast_inputs, **options(name, kind))
+    plain, _ = mechanism.with_weights(*plain_inputs, **options(name, kind))
+    direction = torch.randn_like(fast)
+    fast.backward(direction)
+    plain.backward(direction.double())
+    for ours, theirs in zip(fast_inputs, plain_inputs, strict=True):
+        assert torch.isfinite(ours.grad).all()
+        assert (ours.grad - theirs.grad).abs().max() < 10 * reference.tolerance(torch.float32)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradcheck(causal, small_chunks):
+    torch.manual_seed(0)
+    q, k = (torch.randn(1, h, 6, 3, dtype=torch.float64, requires_grad=True) for h in (4, 2))
+    v = torch.randn(1, 2, 6, 2, dtype=torch.float64, requires_grad=True)
+    mechanism, mask = Performer(3, 4), torch.tensor([False, True, True, False, True, True])
+    assert torch.autograd.gradcheck(lambda *a: mechanism(*a, mask=mask, causal=causal), (q, k, v), atol=1e-6)
+
+
+# The estimator.
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_the_estimate_of_the_exponential_is_right_on_average(orthogonal):
+    torch.manual_seed(0)
+    q = torch.tensor([0.6, 0.2, -0.3, 0.0])
+    k = torch.tensor([0.4, 0.4, 0.2, -0.1])
+    # Of exp(q·(−q)) every feature says exactly exp(−|q|²): beside this key, the other one's weight tells its estimate.
+    keys = torch.stack([k, -q])[None, None].double()
+    mechanism = Performer(4, 32, orthogonal=orthogonal)
+    found = []
+    for _ in range(2000):
+        mechanism.redraw()
+        _, weights = mechanism.with_weights(q[None, None, None].double(), keys, keys, scale=1.0)
+        found.append(weights[0, 0, 0, 0] / weights[0, 0, 0, 1] * torch.exp(-q @ q))
+    found = torch.stack(found)
+    error = (found.mean() - torch.exp(q @ k)).abs()
+    assert found.std() / math.sqrt(len(found)) < 0.01
+    assert error < 4 * found.std() / math.sqrt(len(found))
+
+
+def relative_errors(scale, features, *, orthogonal=True, draws=4):
+    """Of the output, against softmax attention; and that of uniform weights."""
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 4, 128, 64, generator=draw) for _ in range(3))
+    q, k = scale * q, scale * k
+    exact = attention(q, k, v)
+    mechanism, found = Performer(64, features, orthogonal=orthogonal), []
+    for _ in range(draws):
+        mechanism.redraw(draw)
+        found.append((mechanism(q, k, v) - exact).norm() / exact.norm())
+    return torch.stack(found).mean(), (v.mean(2, keepdim=True) - exact).norm() / exact.norm()
+
+
+def test_more_features_err_less_and_less_than_uniform_weights():
+    errors, uniform = zip(*(relative_errors(0.5, features) for features in (64, 256, 1024, 4096)), strict=True)
+    # Four times the features, half the error.
+    assert all(0.35 < more / fewer < 0.7 for fewer, more in zip(errors, errors[1:], strict=False))
+    assert errors[-1] < 0.5 * uniform[-1]
+
+
+def test_at_unit_variance_it_is_no_better_than_uniform_weights():
+    # What the docstring admits, and what a small number added to the features would hide.
+    error, uniform = relative_errors(1.0, 256)
+    assert error > uniform
+
+
+def test_orthogonal_features_err_less():
+    orthogonal, independent = (relative_errors(0.25, 64, orthogonal=x, draws=12)[0] for x in (True, False))
+    assert orthogonal < 0.95 * independent
+
+
+# Its features.
+
+
+def test_blocks_are_orthogonal_and_their_rows_standard_normal():
+    draw = torch.Generator().manual_seed(0)
+    rows = orthogonal_normal(20, 8, generator=draw)
+    directions = rows / rows.norm(dim=1, keepdim=True)
+    for block in directions.split(8):
+        assert (block @ block.T - torch.eye(len(block))).abs().max() < 1e-5
+    assert (directions[:8] @ directions[8:16].T).abs().max() > 0.1
+    many = orthogonal_normal(40_000, 4, generator=draw)
+    for row in range(4):  # each row of a block, not only all together
+        assert (many[row::4].mean(0).abs() < 5 / math.sqrt(10_000)).all()
+        assert (many[row::4].T.cov() - torch.eye(4)).abs().max() < 0.08
+        assert many[row::4].pow(4).mean().item() == pytest.approx(3, rel=0.08)
+
+
+def test_features_are_a_buffer_that_is_saved_and_redrawn():
+    mechanism = Performer(8, 20)
+    products = mechanism.projection[:8] @ mechanism.projection[:8].T
+    assert (products - products.diagonal().diag()).abs().max() < 1e-4  # orthogonal, if nothing else is asked for
+    assert not list(mechanism.parameters())
+    other = Performer(8, 20)
+    assert not torch.equal(mechanism.projection, other.projection)
+    other.load_state_dict(mechanism.state_dict())
+    assert torch.equal(mechanism.projection, other.projection)
+    mechanism.redraw(torch.Generator().manual_seed(3))
+    assert not torch.equal(mechanism.projection, other.projection)
+    other.redraw(torch.Generator().manual_seed(3))
+    assert torch.equal(mechanism.projection, other.projection)
+    assert "features=20" in repr(mechanism)
+
+
+# The future, and stabilisers.
+
+
+@pytest.mark.parametrize("size", [1, 8, 40])
+@pytest.mark.parametrize("later", ["zeros", "along a feature", "huge"])
+def test_later_keys_change_nothing_before_them(later, size):
+    # Large keys have features near 0, and the largest possible feature is that of a key equal to a row: beside it
+    # all that came before vanishes. A stabiliser that knows of it leaves 0/0, or an average, to earlier queries.
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 150, 16) for _ in range(3))
+    q, k = size * q, size * k
+    mechanism = Performer(16, 64)
+    for start in (5, 140):
+        changed_k, changed_v = k.clone(), v.clone()
+        changed_k[:, :, start:] = {
+            "zeros": torch.zeros(16),
+            "along a feature": 2 * mechanism.projection[3],
+            "huge": 1e4 * torch.ones(16),
+        }[later]
+        changed_v[:, :, start:] = 1e6
+        out, other = mechanism(q, k, v, causal=True), mechanism(q, changed_k, changed_v, causal=True)
+        exact, _ = mechanism.with_weights(*(x.double() for x in (q, k, v)), causal=True)
+        assert (out - other)[:, :, :start].abs().max() < 5e-6 * size**2
+        assert (other - exact)[:, :, :start].abs().max() < 5e-6 * size**2
+        assert later == "huge" or (out - other)[:, :, start:].abs().max() > 1e3
+        alone = mechanism(q[:, :, :start], k[:, :, :start], v[:, :, :start], causal=True)
+        assert (alone - out[:, :, :start]).abs().max() < 5e-6 * size**2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [4.0, 30.0])
+def test_large_inputs_are_neither_averaged_nor_lost(size, causal, small_chunks):
+    q, k, v = inputs("grouped", scale=size)
+    mechanism = Performer(8, 32)
+    out = mechanism(q, k, v, causal=causal)
+    exact, weights = mechanism.with_weights(*(x.detach().double() for x in (q, k, v)), causal=causal)
+    assert weights[:, :, -1].amax(-1).mean() > 0.8
+    assert (out - exact).abs().max() < 2 * reference.tolerance(torch.float32, scale=size)
+    out.square().sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
+
+
+class Largest(TorchDispatchMode):
+    """Numbers in the largest tensor made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        made = [x for x in (out if isinstance(out, tuple | list) else [out]) if isinstance(x, torch.Tensor)]
+        self.numel = max([self.numel, *(x.numel() for x in made)])
+        return out
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_tensor_is_larger_than_the_inputs_or_a_chunk(causal):
+    q = torch.randn(1, 1, 6000, 16)
+    with Largest() as largest:
+        Performer(16, 64)(q, q, q, causal=causal)
+    assert largest.numel < 1.2 * q.numel()
+
+
+# The contract.
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_an_empty_row_gives_zeros_and_zero_gradient(causal):
+    q, k, v = inputs("plain")
+    mask = masks.padding(torch.tensor([3, 0]), 5)
+    mechanism = Performer(8, 16)
+    out = mechanism(q, k, v, mask=mask, causal=causal)
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    out.square().sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
+    assert torch.equal(q.grad[1], torch.zeros_like(q.grad[1])) and q.grad[0].abs().max() > 0
+    with torch.no_grad():
+        v[1, :, 2] = math.nan
+        silent = mechanism(q, k, v, mask=mask, causal=causal)
+    assert torch.equal(silent, out)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(2, 0, 3), (2, 3, 0), (2, 0, 0), (2, 1, 1), (0, 2, 2)])
+def test_lengths_zero_and_one(batch, queries, keys, causal):
+    q = torch.randn(batch, 2, queries, 4, requires_grad=True)
+    k, v = torch.randn(batch, 2, keys, 4), torch.randn(batch, 2, keys, 6)
+    out = Performer(4, 8)(q, k, v, causal=causal)
+    assert out.shape == (batch, 2, queries, 6)
+    assert keys or torch.equal(out, torch.zeros_like(out))
+    out.sum().backward()
+    assert torch.isfinite(q.grad).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_float32_inside(dtype, causal):
+    q, k, v = (x.detach() for x in inputs("grouped", dtype))
+    mechanism = Performer(8, 32)
+    out = mechanism(q, k, v, causal=causal)
+    assert out.dtype == dtype
+    assert torch.equal(out, mechanism(q.float(), k.float(), v.float(), causal=causal).to(dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wide = mechanism(q.float(), k.float(), v.float(), causal=causal)
+    assert wide.dtype == torch.float32 and torch.equal(wide.to(dtype), out)
+
+
+def test_inputs_are_never_changed_and_may_be_non_contiguous(small_chunks):
+    q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in inputs("grouped"))
+    mask, mechanism = masks.padding(torch.tensor([5, 9]), 9), Performer(8, 16)
+    kept = [x.clone() for x in (q, k, v, mask, mechanism.projection)]
+    for causal in (False, True):
+        expected = mechanism(q.contiguous(), k.contiguous(), v.contiguous(), mask=mask, causal=causal)
+        assert (mechanism(q, k, v, mask=mask, causal=causal) - expected).abs().max() < 1e-6
+    assert all(torch.equal(x, y) for x, y in zip((q, k, v, mask, mechanism.projection), kept, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"q": torch.zeros(2, 4, 5, 7), "k": torch.zeros(2, 4, 5, 7)}, r"q: expected head size 8, .* got shape"),
+        ({"bias": torch.zeros(5, 5)}, "bias: expected None"),
+        ({"mask": torch.ones(5, 5, dtype=torch.bool)}, r"mask: expected one that hides keys .* got \(5, 5\)"),
+        ({"mask": torch.ones(4, 1, 5, dtype=torch.bool)}, "mask: expected one that hides keys"),
+        ({"mask": torch.ones(5)}, "mask: expected a boolean tensor"),
+        ({"k": torch.zeros(2, 3, 5, 8)}, "k: expected a number of heads that divides"),
+        ({"v": torch.zeros(2, 4, 6, 8)}, "v: expected shape"),
+        ({"scale": math.nan}, "scale: expected a finite number"),
+        ({"causal": 1}, "causal: expected True or False"),
+    ],
+)
+@pytest.mark.parametrize("path", ["forward", "with_weights"])
+def test_wrong_input_is_refused(path, changes, message):
+    arguments = dict(zip("qkv", torch.zeros(3, 2, 4, 5, 8), strict=True)) | changes
+    q, k, v = (arguments.pop(name) for name in "qkv")
+    with pytest.raises(ValueError, match=message):
+        getattr(Performer(8, 16), path)(q, k, v, **arguments)
+
+
+@pytest.mark.parametrize("sizes", [{"head_dim": 0}, {"features": 0}, {"features": 2.5}])
+def test_wrong_sizes_are_refused(sizes):
+    with pytest.raises(ValueError, match=f"{next(iter(sizes))}: expected"):
+        Performer(**({"head_dim": 4} | sizes))
+
+
+def test_scale_zero_weighs_all_keys_the_same():
+    q, k, v = (x.detach() for x in inputs("grouped"))
+    expected = v.mean(2, keepdim=True).repeat_interleave(3, dim=1).expand(q.shape)
+    assert (Performer(8, 16)(q, k, v, scale=0.0) - expected).abs().max() < 1e-6
+
+
+# In its place.
+
+
+def test_multi_head_attention_decodes_with_it_as_it_reads():
+    layer = MultiHeadAttention(16, 4, num_kv_heads=2, mechanism=Performer(4, 32))
+    x, cache = torch.randn(2, 7, 16), layer.new_cache(2, 7)
+    with torch.no_grad():
+        whole = layer(x, causal=True)
+        steps = [layer(piece, causal=True, cache=cache) for piece in x.split([3, 1, 2, 1], dim=1)]
+    assert (torch.cat(steps, dim=1) - whole).abs().max() < 1e-5
+
+
+def test_a_transformer_has_one_in_each_layer():
+    config = TransformerConfig(13, model_dim=16, num_heads=4, num_layers=2, feed_forward_dim=24, dropout=0.0)
+    model = TransformerEncoder(config, mechanism=lambda: Performer(4, 64))
+    assert len({layer.projection.data_ptr() for layer in model.modules() if isinstance(layer, Performer)}) == 2
+    tokens, lengths = torch.randint(4, 13, (2, 9)), torch.tensor([9, 6])
+    states = model(tokens, lengths)
+    longer = model(torch.cat([tokens, torch.zeros(2, 3, dtype=torch.long)], dim=1), lengths)
+    assert (states[1, :6] - longer[1, :6]).abs().max() < 1e-5
+    states.square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+    reader = LanguageModel(config, mechanism=lambda: Performer(4, 64))
+    changed = tokens.clone()
+    changed[:, 6:] = 5
+    assert (reader(tokens) - reader(changed))[:, :6].abs().max() < 1e-5
