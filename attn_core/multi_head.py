@@ -103,7 +103,8 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
-                full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache.
+                full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache; rows
+                that differ in length or are padded, where the mechanism ``places_queries`` by T and S alone.
         """
         self._check("queries", queries, self.query.in_features)
         if cache is None:
@@ -111,18 +112,24 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
             k, v = self.prepare(queries if keys is None else keys, values)
             if keys is None and self.key is self.query:
-                return self._attend(queries, k, v, 0, mask=mask, bias=bias, causal=causal, shared=True)
+                q, bias = self._ask(queries, k, 0, bias, shared=True)
+                return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
             return self.read(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         held, even = cache.lengths, cache.uniform and lengths is None
+        if not even and getattr(self.mechanism, "places_queries", False):
+            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
+            wanted = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
+            raise ValueError(f"{name}: expected {wanted}, got {counts}")
         before = cache.longest if even else held
         k, v = cache.append(*self._project(queries, queries, before), lengths)
         if not even:  # the last query of a row is not aligned with the last key of the longest row
             past = masks.causal(queries.shape[1], k.shape[2], held)
             mask = past if mask is None else mask & past
         try:
-            return self._attend(queries, k, v, before, mask=mask, bias=bias, causal=even)
+            q, bias = self._ask(queries, k, before, bias)
+            return self._attend(q, k, v, mask=mask, bias=bias, causal=even)
         except ValueError:
             cache.truncate(held)  # a call that failed can be made again
             raise
@@ -157,7 +164,8 @@ class MultiHeadAttention(nn.Module):
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
         self._check("queries", queries, self.query.in_features)
-        return self._attend(queries, k, v, k.shape[2] - queries.shape[1], mask=mask, bias=bias, causal=causal)
+        q, bias = self._ask(queries, k, k.shape[2] - queries.shape[1], bias)
+        return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
 
     def read_with_weights(
         self,
@@ -229,18 +237,8 @@ class MultiHeadAttention(nn.Module):
         return (k if self.positions is None else self.positions.turn(k, _places(keys, before))), v
 
     def _attend(
-        self,
-        queries: Tensor,
-        k: Tensor,
-        v: Tensor,
-        before: int | Tensor,
-        *,
-        mask: Tensor | None,
-        bias: Tensor | None,
-        causal: bool,
-        shared: bool = False,
+        self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, bias: Tensor | None, causal: bool
     ) -> Tensor:
-        q, bias = self._ask(queries, k, before, bias, shared)
         if is_captured(self):
             return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
         return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))

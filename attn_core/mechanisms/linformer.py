@@ -106,4 +106,4 @@ def shorten(projection: Tensor, x: Tensor) -> Tensor:
         # One projection for all heads: side by side they are one product. As multi-head attention lays them out in
         # memory they are side by side already.
         found = projection[0] @ found.transpose(1, 2).reshape(batch, length, heads * size)
-        return found.view(batch, -1, heads, size).transpose(1, 2).to(x.dtype)
+        return found.unflatten(2, (heads, size)).transpose(1, 2).to(x.dtype)

@@ -37,7 +37,8 @@ class LSHAttention(nn.Module):
     attention with that rule.
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
-    each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number.
+    each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
+    default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
 
     Raises:
         ValueError: a size below 1, an odd number of buckets above 1, or a ``seed`` that is no integer; in use, inputs
@@ -109,7 +110,7 @@ class LSHAttention(nn.Module):
         draw = torch.Generator().manual_seed(self.seed)
         found = []
         for _ in range(self.rounds):
-            turned = x @ torch.randn(size, buckets // 2, generator=draw).to(x)
+            turned = x @ torch.randn(size, buckets // 2, generator=draw, device="cpu").to(x)
             high, low = turned.max(-1), turned.min(-1)
             found.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
         return torch.stack(found, 1)
@@ -155,8 +156,10 @@ def _sort(buckets: Tensor, hidden: Tensor | None, chunk: int, causal: bool) -> _
     kind = torch.int16 if top + width < torch.iinfo(torch.int16).max else torch.int32
     row = (1 + -(-size // chunk)) * chunk  # an empty chunk, and those of one round
     start = row * torch.arange(batch * rounds, device=buckets.device).view(batch, rounds, 1)
-    tokens = order.new_zeros(batch, rounds, row)
-    tokens[..., chunk : chunk + size] = order + size * torch.arange(batch, device=order.device)[:, None, None]
+    # Empty places name the row's own first token: were it NaN, another's would make this row NaN, too.
+    first = size * torch.arange(batch, device=order.device)[:, None, None]
+    tokens = first.repeat(1, rounds, row)
+    tokens[..., chunk : chunk + size] += order
     # No query's code is as high as the code of an empty place.
     codes = torch.full((rounds, *tokens.shape), torch.iinfo(kind).max, dtype=kind, device=order.device)
     for other in range(rounds):

@@ -172,7 +172,8 @@ class _Keys:
     ``turn (m, D)`` gives the base-2 logarithm of a feature, but for ``norm (B, G, S, 1)``. ``highest (B, G, 1, m)`` is
     the largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is taken off a
     feature of the keys is given back to that of the queries (``ask``), whose largest is 1: in place of a quotient of
-    two numbers that may both vanish, the sum of a query's weights is 1 or more, and needs no small number added.
+    two numbers that may both vanish, the sum of a query's weights is 1 or more (2 ** −SPREAD, where later keys of its
+    chunk are among these), and needs no small number added.
     """
 
     turn: Tensor
@@ -195,10 +196,11 @@ class _Keys:
         return found, torch.maximum(self.highest, found.detach().amax(-2, keepdim=True))
 
     def spread(self, logarithms: Tensor, highest: Tensor) -> float:
-        """By how much, at most, a feature's largest logarithm grows between the first of these keys and the last."""
+        """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
         lowest = logarithms.detach()
-        if self.hidden is not None:
-            lowest = lowest.masked_fill(lowest == -math.inf, math.inf)
+        if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
+            before = self.highest.masked_fill(self.highest == -math.inf, math.inf)
+            lowest = torch.where(lowest == -math.inf, before, lowest)
         return float((highest - torch.maximum(self.highest, lowest.amin(-2, keepdim=True))).amax())
 
     def rebase(self, logarithms: Tensor, highest: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ class SlidingWindow(nn.Module):
 
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
     ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key.
-    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask; in a ``KVCache`` whose
-    rows differ in length that is not its place in its row, and the window would be misplaced there.
+    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. That is not its place in
+    a ``KVCache`` whose rows differ in length, nor in a source that is read token by token: the layers refuse both.
 
     Called as the contract says, with any mask and bias. Scores take memory for one tile, and the backward pass keeps
     inputs and output alone; there is no second derivative.
@@ -37,6 +37,9 @@ class SlidingWindow(nn.Module):
 
     Source: Beltagy et al. 2020, section 3.1.
     """
+
+    places_queries = True
+    """That a query's place among the keys follows from T and S alone."""
 
     def __init__(self, before: int, after: int | None = None, *, dilation: int = 1) -> None:
         super().__init__()

@@ -13,10 +13,11 @@ class TransformerConfig:
     embedding. ``num_layers`` counts for each stack. ``num_kv_heads`` below ``num_heads`` is grouped-query attention.
     ``dropout`` acts on embeddings and on what each sublayer adds. With ``norm_first`` layer norm stands before each
     sublayer and once at the end of a stack (pre-norm, as most models since 2019); without it after each sum
-    (post-norm, as published).
+    (post-norm, as published). With ``share_query_key`` queries and keys of each self-attention have one projection, as
+    ``LSHAttention`` needs; those of a cross-attention keep two.
 
     Raises:
-        ValueError: a size below 1, heads that do not divide, or a dropout outside [0, 1).
+        ValueError: a size below 1, heads that do not divide or bar sharing, or a dropout outside [0, 1).
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands).
     """
@@ -30,6 +31,7 @@ class TransformerConfig:
     feed_forward_dim: int = 2048
     dropout: float = 0.1
     norm_first: bool = False
+    share_query_key: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "model_dim", "num_heads", "num_layers", "feed_forward_dim"):
@@ -45,6 +47,9 @@ class TransformerConfig:
             raise ValueError(
                 f"num_kv_heads: expected a number that divides num_heads {self.num_heads}, got {self.num_kv_heads}"
             )
+        if self.share_query_key and self.num_kv_heads not in (None, self.num_heads):
+            wanted = f"None or num_heads {self.num_heads} with share_query_key"
+            raise ValueError(f"num_kv_heads: expected {wanted}, got {self.num_kv_heads}")
         if isinstance(self.dropout, bool) or not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout: expected a share in [0, 1), got {self.dropout!r}")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.cache import KVCache
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
@@ -77,7 +77,7 @@ class EncoderLayer(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
-        self.attention = _attention(config, mechanism, positions)
+        self.attention = _self_attention(config, mechanism, positions)
         self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
         self.add_attention, self.add_feed_forward = (_add_norm(config) for _ in range(2))
 
@@ -100,6 +100,10 @@ class DecoderLayer(nn.Module):
 
     ``mechanism`` is the self-attention's, ``cross_mechanism`` the cross-attention's; otherwise as ``EncoderLayer``.
 
+    Raises:
+        ValueError: ``cross_mechanism`` places queries among the keys, as ``SlidingWindow`` does: where a target's token
+            stands in the source would depend on how many are read at once.
+
     Source: Vaswani et al. 2017, figure 1, right.
     """
 
@@ -112,8 +116,12 @@ class DecoderLayer(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
-        self.attention = _attention(config, mechanism, positions)
-        self.cross_attention = _attention(config, cross_mechanism, None)
+        if getattr(cross_mechanism, "places_queries", False):
+            raise ValueError(f"cross_mechanism: expected one that places no queries, got {kind(cross_mechanism)}")
+        self.attention = _self_attention(config, mechanism, positions)
+        self.cross_attention = MultiHeadAttention(
+            config.model_dim, config.num_heads, num_kv_heads=config.num_kv_heads, mechanism=cross_mechanism
+        )
         self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
         self.add_attention, self.add_cross, self.add_feed_forward = (_add_norm(config) for _ in range(3))
 
@@ -136,13 +144,14 @@ class DecoderLayer(nn.Module):
         return self.add_feed_forward(x, self.feed_forward)
 
 
-def _attention(
+def _self_attention(
     config: TransformerConfig, mechanism: Mechanism | None, positions: RelativePositions | None
 ) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.model_dim,
         config.num_heads,
         num_kv_heads=config.num_kv_heads,
+        share_query_key=config.share_query_key,
         positions=positions,
         mechanism=mechanism,
     )

@@ -175,7 +175,8 @@ class LanguageModel(_SingleStack):
         if int(lengths.min()) < 1:
             raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
         caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
-        x = self.stack(self.embedding(tokens), causal=True, caches=caches, lengths=lengths)
+        ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
+        x = self.stack(self.embedding(tokens), causal=True, caches=caches, lengths=ragged)
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
         return self.embedding.logits(last), LanguageModelState(caches)
 

@@ -20,7 +20,7 @@ from attn_core.positions import Learned
 from attn_core.transformer import LanguageModel, TransformerConfig
 from benchmarks.measure import Trial, Work
 
-SIZES = {"model_dim": 256, "num_heads": 8, "num_layers": 4, "feed_forward_dim": 1024}
+SIZES: dict[str, Any] = {"model_dim": 256, "num_heads": 8, "num_layers": 4, "feed_forward_dim": 1024}
 VOCAB = 1000
 PROMPT = [5, 17, 400, 8, 256, 31, 99, 640]
 

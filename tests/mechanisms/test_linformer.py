@@ -128,11 +128,16 @@ def test_an_empty_row_gives_zeros_and_zero_gradient():
     assert all(torch.isfinite(x.grad).all() and x.grad[1].abs().max() == 0 for x in (q, k, v))
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0), (1, 1)])
-def test_lengths_zero_and_one(queries, keys):
-    q = torch.randn(2, 2, queries, 4, requires_grad=True)
-    out = Linformer(5, 3)(q, torch.randn(2, 2, keys, 4), torch.randn(2, 2, keys, 6))
-    assert out.shape == (2, 2, queries, 6)
+@pytest.mark.parametrize("sharing", ["heads", "nothing"])
+@pytest.mark.parametrize(
+    ("batch", "queries", "keys", "value_size"),
+    [(2, 0, 3, 6), (2, 3, 0, 6), (2, 0, 0, 6), (2, 1, 1, 6), (0, 3, 3, 6), (2, 3, 3, 0)],
+)
+def test_sizes_zero_and_one(batch, queries, keys, value_size, sharing):
+    q = torch.randn(batch, 2, queries, 4, requires_grad=True)
+    mechanism = Linformer(5, 3, **SHARING[sharing](2))
+    out = mechanism(q, torch.randn(batch, 2, keys, 4), torch.randn(batch, 2, keys, value_size))
+    assert out.shape == (batch, 2, queries, value_size)
     assert keys or torch.equal(out, torch.zeros_like(out))
     out.sum().backward()
     assert torch.isfinite(q.grad).all()

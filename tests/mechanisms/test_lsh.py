@@ -258,6 +258,22 @@ def test_empty_inputs_and_inputs_that_stay_as_they_were():
     assert "bucket_size=4, num_buckets=None, rounds=4, seed=0" in repr(mechanism)
 
 
+def test_another_default_device_does_not_matter():
+    q, mechanism = draw(1, 2, 20, 8), LSHAttention(bucket_size=4)
+    wanted = mechanism(q, q, q)
+    with torch.device("meta"):
+        assert torch.equal(mechanism(q, q, q), wanted)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_is_nan_in_one_row_of_the_batch_stays_there(causal):
+    q, v = draw(3, 2, 11, 4), draw(3, 2, 11, 4, seed=1)
+    mechanism = LSHAttention(bucket_size=4, rounds=2)
+    wanted = mechanism(q, q, v, causal=causal)
+    v[0, 0, 0] = math.nan
+    assert torch.equal(mechanism(q, q, v, causal=causal)[1:], wanted[1:])
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_in_multi_head_attention_one_projection_serves_both(causal):
     layer = MultiHeadAttention(24, 3, share_query_key=True, mechanism=LSHAttention(bucket_size=4, rounds=3)).double()
@@ -276,10 +292,9 @@ def test_in_multi_head_attention_one_projection_serves_both(causal):
 
 def test_a_language_model_with_it_learns_and_sees_no_future():
     torch.manual_seed(0)
-    config = TransformerConfig(11, 11, model_dim=16, num_heads=2, num_layers=2, feed_forward_dim=16, dropout=0.0)
-    model = LanguageModel(config)
-    for layer in model.stack.layers:
-        layer.attention = MultiHeadAttention(16, 2, share_query_key=True, mechanism=LSHAttention(bucket_size=4))
+    sizes = {"model_dim": 16, "num_heads": 2, "num_layers": 2, "feed_forward_dim": 16, "dropout": 0.0}
+    config = TransformerConfig(11, **sizes, share_query_key=True)
+    model = LanguageModel(config, mechanism=lambda: LSHAttention(bucket_size=4))
     half = torch.randint(3, 11, (4, 10))
     tokens = torch.cat([half, half], 1)
     before = model(tokens)[:, :12]

@@ -229,6 +229,20 @@ def test_later_keys_change_nothing_before_them(later, size):
         assert (alone - out[:, :, :start]).abs().max() < 5e-6 * size**2
 
 
+def test_a_query_at_a_hidden_key_keeps_what_it_saw_before_much_larger_features():
+    # Query 10 sees nothing of its chunk, 10 to 19, whose features dwarf all that came before it.
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 20, 8) for _ in range(3))
+    k[:, :, :11] *= 30
+    k[:, :, 11:] *= 0.01
+    mask = masks.padding(torch.tensor([20, 20]), 20)
+    mask[..., 8:11] = False
+    mechanism = Performer(8, 16)
+    out = mechanism(q, k, v, mask=mask, causal=True)
+    exact, _ = mechanism.with_weights(*(x.double() for x in (q, k, v)), mask=mask, causal=True)
+    assert (out - exact).abs().max() < reference.tolerance(torch.float32, scale=30)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [4.0, 30.0])
 def test_large_inputs_are_neither_averaged_nor_lost(size, causal, small_chunks):

@@ -260,6 +260,24 @@ def test_in_multi_head_attention_with_a_cache(positions):
     assert (torch.cat(parts, 1) - whole).abs().max() < 1e-6
 
 
+@torch.no_grad()
+def test_a_cache_whose_rows_differ_is_refused_and_left_as_it_was():
+    layer, x = MultiHeadAttention(16, 4, mechanism=SlidingWindow(3)), torch.randn(2, 10, 16)
+    cache = layer.new_cache(2, 10)
+    layer(x[:, :4], causal=True, cache=cache)
+    wanted = "expected rows of one length without padding, as SlidingWindow needs, got "
+    with pytest.raises(ValueError, match=rf"^lengths: {wanted}tensor\(\[3, 2\]\)"):
+        layer(x[:, 4:7], causal=True, cache=cache, lengths=torch.tensor([3, 2]))
+    assert cache.lengths.tolist() == [4, 4]
+    cache.truncate(torch.tensor([4, 2]))
+    with pytest.raises(ValueError, match=rf"^cache: {wanted}tensor\(\[4, 2\]\)"):
+        layer(x[:, 4:5], causal=True, cache=cache)
+    assert cache.lengths.tolist() == [4, 2]
+    cache.truncate(torch.tensor([2, 2]))
+    found = layer(x[:, 2:], causal=True, cache=cache)
+    assert (found - layer(x, causal=True)[:, 2:]).abs().max() < 1e-6
+
+
 def test_in_the_transformer():
     config = TransformerConfig(11, model_dim=16, num_heads=4, num_layers=2, feed_forward_dim=32, dropout=0.0)
     source, target, lengths = torch.randint(11, (2, 9)), torch.randint(11, (2, 7)), torch.tensor([9, 5])
@@ -271,7 +289,7 @@ def test_in_the_transformer():
     def wide():
         return SlidingWindow(20)
 
-    same = logits(encoder_mechanism=wide, decoder_mechanism=wide, cross_mechanism=wide)
+    same = logits(encoder_mechanism=wide, decoder_mechanism=wide)
     assert (same - logits()).abs().max() < 1e-5
     assert (logits(encoder_mechanism=lambda: SlidingWindow(1)) - logits()).abs().max() > 1e-3
 
