@@ -1,5 +1,6 @@
 """Pictures that answer to the pointer and the keyboard, in a notebook and in a page without a kernel."""
 
+from attn_core.widgets.attention_pattern import AttentionPatternExplorer
 from attn_core.widgets.base import StaticWidget
 from attn_core.widgets.heatmap import AttentionHeatmap
 from attn_core.widgets.online_softmax import OnlineSoftmaxStepper
@@ -8,6 +9,7 @@ from attn_core.widgets.positional import PositionalEncodingExplorer
 
 __all__ = [
     "AttentionHeatmap",
+    "AttentionPatternExplorer",
     "OnlineSoftmaxStepper",
     "PagedCacheExplorer",
     "PositionalEncodingExplorer",

@@ -4,6 +4,7 @@ import pytest
 
 from attn_core.widgets import (
     AttentionHeatmap,
+    AttentionPatternExplorer,
     OnlineSoftmaxStepper,
     PagedCacheExplorer,
     PositionalEncodingExplorer,
@@ -21,6 +22,7 @@ LOOKS = """all => all.map((root) => [root, ...root.querySelectorAll('*')].map((e
 def test_widgets_look_alike_alone_and_together(show, theme):
     tokens = ["a", "b", "c"]
     widgets = [
+        AttentionPatternExplorer(),
         AttentionHeatmap([[[0.2, 0.3, 0.5]] * 3] * 2, tokens, tokens),
         OnlineSoftmaxStepper(step=2),
         PagedCacheExplorer(),
@@ -28,7 +30,8 @@ def test_widgets_look_alike_alone_and_together(show, theme):
     ]
     pages = [widget.static_html() for widget in widgets]
     looks = {}
-    for order in ([0], [1], [2], [3], [0, 1, 2, 3], [3, 2, 1, 0]):
+    together = list(range(len(pages)))
+    for order in (*([i] for i in together), together, together[::-1]):
         body = "".join(pages[i] for i in order)
         with show(body, theme=theme, reduced_motion="reduce") as page:
             for i, seen in zip(order, page.locator(".attn-card").evaluate_all(LOOKS), strict=True):

@@ -1,0 +1,263 @@
+import io
+import json
+import re
+
+import ipywidgets
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attn_core import LongformerAttention, LSHAttention, SlidingWindow, attention
+from attn_core.widgets import AttentionPatternExplorer
+
+matplotlib.use("Agg")
+NUMBERS = ("n", "window", "dilation", "global_tokens", "num_buckets", "bucket_size", "rounds", "slots", "seed", "query")
+STATE = ("pattern", "causal", *NUMBERS)
+PATTERNS = ("full", "window", "global", "hash", "slots")
+# Chunks that divide the length, that do not, and that are longer than a bucket can be; one round and several.
+HASHES = [
+    {"n": 64},
+    {"n": 33, "num_buckets": 4, "bucket_size": 5, "rounds": 3, "seed": 9},
+    {"n": 96, "num_buckets": 16, "bucket_size": 3, "rounds": 1, "seed": 4},
+    {"n": 17, "num_buckets": 2, "bucket_size": 32, "rounds": 4},
+]
+WINDOWS = [(16, 0, 1), (17, 3, 1), (40, 4, 3), (33, 32, 8), (96, 32, 1), (21, 20, 1)]
+
+
+def state(widget):
+    return {name: getattr(widget, name) for name in STATE}
+
+
+def meeting(buckets, chunk, causal):
+    """Who meets whom, by the words of LSHAttention: sorted lists, and chunks cut from them."""
+    size = len(buckets[0])
+    chunk = min(chunk, size)
+    seen = np.zeros((size, size), dtype=bool)
+    for row in buckets:
+        order = sorted(range(size), key=lambda i: (row[i], i))
+        chunks = [order[start : start + chunk] for start in range(0, size, chunk)]
+        for k, tokens in enumerate(chunks):
+            for i in tokens:
+                near = (chunks[k - 1] if k else []) + tokens
+                if causal:
+                    near = [j for j in order if row[j] == row[i] and j < i][-chunk:]
+                for j in near:
+                    seen[i, j] |= row[i] == row[j] and i != j
+    for i in range(size):
+        seen[i, i] = not seen[i].any()
+    return seen
+
+
+def probed(widget, causal):
+    """Who meets whom in LSHAttention itself: each value is its token's own axis, so the output shows the keys read."""
+    angles = 2 * np.pi * torch.tensor(widget.directions())
+    q = torch.stack((angles.cos(), angles.sin()), -1)[None, None]
+    layer = LSHAttention(bucket_size=widget.bucket_size, num_buckets=widget.num_buckets, rounds=widget.rounds)
+    layer.hash = lambda _: torch.tensor(widget.buckets())[None]
+    return layer(q, q, torch.eye(widget.n, dtype=q.dtype)[None, None], causal=causal)[0, 0].numpy() > 0
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("n", "window", "dilation"), WINDOWS)
+def test_a_window_holds_its_neighbours(n, window, dilation, causal):
+    widget = AttentionPatternExplorer("window", n, window=window, dilation=dilation, causal=causal)
+    offsets = {k * dilation for k in range(-window, 1 if causal else window + 1)}
+    expected = [[j - i in offsets for j in range(n)] for i in range(n)]
+    assert widget.pairs().tolist() == expected
+    assert widget.scores() == np.sum(expected)
+
+
+@pytest.mark.parametrize(("window", "dilation", "shared"), [(2, 1, 3), (0, 1, 0), (3, 2, 1), (5, 1, 16), (1, 8, 5)])
+def test_global_tokens_see_and_are_seen_as_in_longformer(window, dilation, shared):
+    n = 19
+    widget = AttentionPatternExplorer("global", n, window=window, dilation=dilation, global_tokens=shared)
+    torch.manual_seed(0)
+    layer = LongformerAttention(8, 2, window, dilation=dilation).double()
+    x = torch.randn(1, n, 8, dtype=torch.float64, requires_grad=True)
+    out = layer(x, torch.arange(n)[None] < shared)[0].sum(1)
+    seen = [torch.autograd.grad(row, x, retain_graph=True)[0][0].abs().sum(1) > 1e-12 for row in out]
+    assert widget.pairs().tolist() == torch.stack(seen).tolist()
+    assert widget.scores() == widget.pairs().sum()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("settings", HASHES)
+def test_hashes_let_meet_whom_lsh_attention_does(settings, causal):
+    widget = AttentionPatternExplorer("hash", causal=causal, **settings)
+    expected = meeting(widget.buckets().tolist(), widget.bucket_size, causal)
+    assert (widget.pairs() == expected).all()
+    assert (probed(widget, causal) == expected).all()
+    chunk = min(widget.bucket_size, widget.n)
+    assert widget.scores() == sum(2 * chunk for _ in range(widget.n) for _ in range(widget.rounds))
+
+
+@pytest.mark.parametrize("settings", HASHES)
+def test_buckets_are_equal_sectors_of_a_turned_circle(settings):
+    widget = AttentionPatternExplorer("hash", **settings)
+    found, angles = widget.buckets(), widget.directions()
+    assert found.shape == (widget.rounds, widget.n) and found.min() >= 0 and found.max() < widget.num_buckets
+    for row in found:
+        # Some turn of the circle, seen by no token's order, puts all of them into these sectors.
+        turns = np.linspace(0, 1, 20_001)
+        fits = (np.floor((angles + turns[:, None]) % 1 * widget.num_buckets).astype(int) == row).all(1)
+        assert fits.any()
+    first = AttentionPatternExplorer("hash", **{**settings, "seed": 5}).buckets()
+    other = AttentionPatternExplorer("hash", **{**settings, "seed": 6}).buckets()
+    assert (first != other).any()
+    longer = AttentionPatternExplorer("hash", n=96).directions()
+    assert (longer[: widget.n] == angles).all(), "a longer text begins with the same tokens"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_are_those_of_full_attention_without_the_token_itself(causal):
+    widget = AttentionPatternExplorer("hash", 41, causal=causal)
+    angles = 2 * np.pi * torch.tensor(widget.directions())
+    q = torch.stack((angles.cos(), angles.sin()), -1)[None, None]
+    mask = ~torch.eye(41, dtype=torch.bool)
+    mask[0, 0] = causal  # the first token has only itself
+    expected = attention(q, q, torch.eye(41, dtype=q.dtype)[None, None], mask=mask, causal=causal, scale=16)
+    np.testing.assert_allclose(widget.weights(), expected[0, 0], atol=1e-12)
+    held = (expected[0, 0].numpy() * widget.pairs()).sum(1).mean()
+    assert widget.describe().endswith(f"the pairs read hold {100 * held:.0f} % on average.")
+
+
+def test_full_attention_and_slots_read_all():
+    assert AttentionPatternExplorer("full", 17).pairs().all()
+    causal = AttentionPatternExplorer("full", 17, causal=True)
+    assert (causal.pairs() == np.tri(17, dtype=bool)).all() and causal.scores() == 17 * 18 // 2
+    slots = AttentionPatternExplorer("slots", 30, slots=7)
+    assert slots.pairs().shape == (30, 7) and slots.pairs().all() and slots.scores() == 210
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 97, 300])
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_are_counted_at_any_length(n, causal):
+    for _, window, dilation in WINDOWS:
+        widget = AttentionPatternExplorer("window", window=window, dilation=dilation, causal=causal)
+        allowed = SlidingWindow(window, 0 if causal else window, dilation=dilation).allowed(n, n)
+        assert widget.scores(n) == allowed.sum()
+        chosen = torch.arange(n) < 5
+        widget = AttentionPatternExplorer("global", window=window, dilation=dilation, global_tokens=5)
+        allowed = SlidingWindow(window, dilation=dilation).allowed(n, n) | chosen | chosen[:, None]
+        assert widget.scores(n) == allowed.sum()
+    assert AttentionPatternExplorer("full", causal=causal).scores(n) == (n * (n + 1) // 2 if causal else n * n)
+    assert AttentionPatternExplorer("slots", slots=3).scores(n) == 3 * n
+
+
+@pytest.mark.parametrize("value", [None, "3", True, 2.5, float("nan"), -1000, 10**400, [], "</script>"])
+@pytest.mark.parametrize("name", STATE)
+def test_refuses_and_keeps_what_it_had(name, value):
+    value = 1 if name == "causal" and value is True else value
+    widget = AttentionPatternExplorer()
+    before = state(widget)
+    with pytest.raises(ValueError, match=f"^{name}: expected .*, got "):
+        setattr(widget, name, value)
+    with pytest.raises(ValueError, match=f"^{name}: expected "):
+        widget.set_state({"slots": 3, name: value})  # as a page would send it
+    assert state(widget) == before
+    if value is not None or name != "query":
+        with pytest.raises(ValueError, match=f"^{name}: expected "):
+            AttentionPatternExplorer(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pattern": "ring"}, "pattern: expected one of 'full', 'window', 'global', 'hash', 'slots', got 'ring'"),
+        ({"n": 15}, "n: expected a whole number from 16 to 96, got 15"),
+        ({"num_buckets": 7}, "num_buckets: expected an even number from 2 to 16, got 7"),
+        ({"n": 20, "query": 20}, "query: expected a whole number from 0 to 19, got 20"),
+        ({"pattern": "slots", "causal": True}, 'causal: expected False with pattern "slots", since each slot mixes'),
+        ({"pattern": "global", "causal": True}, 'causal: expected False with pattern "global", since a global token'),
+    ],
+)
+def test_says_what_was_expected(arguments, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        AttentionPatternExplorer(**arguments)
+
+
+def test_a_page_may_turn_to_a_pattern_that_is_never_causal():
+    widget = AttentionPatternExplorer("window", causal=True)
+    pairs = widget.pairs()
+    widget.set_state({"pattern": "global"})
+    assert widget.causal and widget.pairs()[0, -1] and "causal" not in widget.describe()
+    widget.set_state({"pattern": "window"})
+    assert (widget.pairs() == pairs).all()
+
+
+def test_the_query_stays_within_the_length():
+    widget = AttentionPatternExplorer(n=90, query=89)
+    widget.n = 40
+    assert widget.query == 39
+    widget.set_state({"n": 96, "query": 95})
+    assert widget.query == 95 and AttentionPatternExplorer(n=17).query == 8
+
+
+def test_numbers_of_numpy_and_torch_become_plain():
+    widget = AttentionPatternExplorer("hash", np.int64(20), window=torch.tensor(3), causal=np.bool_(True))
+    assert [type(value) for value in state(widget).values()] == [str, bool, *[int] * 10]
+
+
+def test_traits_are_synced_observed_and_linked():
+    one, two = AttentionPatternExplorer(), AttentionPatternExplorer()
+    assert {"_esm", "_css", *STATE} <= set(one.get_state())
+    assert set(one.trait_names(static=True)) == set(STATE)
+    link = ipywidgets.link((one, "window"), (two, "window"))
+    one.set_state({"window": 7})
+    assert two.window == 7
+    link.unlink()
+    one.close()
+    two.close()
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(AttentionPatternExplorer._esm)
+    assert script.count("export default { render }") == 1
+    addresses = script.replace("http://www.w3.org/${space}", "")  # the name of SVG, which nothing fetches
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", addresses)
+    assert "Math.random" not in script
+
+
+def test_html_stands_alone_is_stable_and_small():
+    one, two = AttentionPatternExplorer("hash", 96), AttentionPatternExplorer("hash", 96)
+    text = one.static_html()
+    assert text == two.static_html() and len(text) < 110_000
+    two.rounds = 3
+    assert two.static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == state(one)
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+
+
+def test_bundle_has_a_view_a_page_a_picture_and_text():
+    data, _ = AttentionPatternExplorer("hash", causal=True)._repr_mimebundle_()
+    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
+    assert data["text/plain"] == "AttentionPatternExplorer('hash', n=64, causal=True)"
+
+
+def test_description_has_the_numbers():
+    said = AttentionPatternExplorer("window", 20, window=1, query=0).describe()
+    assert said == (
+        "Sliding window: 20 queries by 20 keys. 58 pairs are read, and 58 scores computed, where full attention has "
+        "400; query 0 reads 2."
+    )
+    assert (
+        "20 queries by 3 slots, each a mixture of all keys" in AttentionPatternExplorer("slots", 20, slots=3).describe()
+    )
+    assert AttentionPatternExplorer("full", 20, causal=True).describe().startswith("Full attention, causal: 20 queries")
+
+
+def test_picture_follows_the_state():
+    states = [*({"pattern": pattern} for pattern in PATTERNS), {"n": 40}, {"window": 9}, {"causal": True}]
+    pictures = [AttentionPatternExplorer(**changes).picture() for changes in states]
+    assert len(set(pictures)) == len(states)
+    assert {Image.open(io.BytesIO(picture)).format for picture in pictures} == {"PNG"}
+
+
+def test_picture_leaves_what_matplotlib_is_set_to():
+    before = matplotlib.rcParams.copy()
+    AttentionPatternExplorer("hash").picture()
+    assert matplotlib.rcParams == before and not plt.get_fignums()
