@@ -4,11 +4,13 @@ The two let different pairs meet: Reformer's chunks also see tokens of other buc
 round that sees it. So queries come in runs of equal neighbours, which every round puts together, and the runs are far
 apart: whatever else a token sees weighs next to nothing, and both have to come to the same output. The first tokens of
 runs, which find none of their own before them, are left out of the output; no gradient comes through them.
+
+Backward is PyTorch's through Reformer's attention. A whole Reformer stores less, because its reversible layers compute
+the attention again, and takes longer.
 """
 
 import functools
 import importlib
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +26,7 @@ Attention = Callable[[Tensor], Tensor]
 HEADS, HEAD_DIM = 8, 64
 WIDTH = HEADS * HEAD_DIM
 CHUNK, ROUNDS, CLUSTER = 64, 4, 8
+LENGTHS, BOTH_WAYS = (512, 1024, 2048, 4096, 8192, 16384), (512, 2048, 8192)
 
 
 def ours(length: int, causal: bool, device: torch.device) -> Attention:
@@ -84,6 +87,11 @@ def clusters(length: int) -> Tensor:
     return centres.repeat_interleave(CLUSTER, 0).view(1, length, WIDTH)
 
 
+def without_first(out: Tensor) -> Tensor:
+    """A view that leaves out the first token of each run."""
+    return out.unflatten(1, (-1, CLUSTER))[:, :, 1:]
+
+
 def prepare(
     make: Callable[[int, bool, torch.device], Attention], length: int, *, backward: bool, device: torch.device
 ) -> Work:
@@ -91,31 +99,31 @@ def prepare(
     attend = make(length, True, device)
     draw = torch.Generator().manual_seed(1)
     values, toward = (torch.randn(1, length, WIDTH, generator=draw) for _ in range(2))
-    counted = torch.arange(length) % CLUSTER > 0
-    x = torch.cat([clusters(length), values], -1).to(device)
-    toward, counted = (toward * counted[:, None]).to(device), counted.to(device)
+    toward *= torch.arange(length)[:, None] % CLUSTER > 0
+    x, toward = torch.cat([clusters(length), values], -1).to(device), toward.to(device)
     if not backward:
-        return lambda: attend(x)[:, counted]
+        return lambda: without_first(attend(x))
 
     def both() -> tuple[Tensor, ...]:
         inputs = x.requires_grad_()
         out = attend(inputs)
-        return out.detach()[:, counted], *torch.autograd.grad(out, (inputs,), toward)
+        return without_first(out.detach()), *torch.autograd.grad(out, (inputs,), toward)
 
     return both
 
 
 def trials(*, quick: bool, device: torch.device) -> list[Trial]:
-    """Two lengths, causal, forward and both ways."""
+    """Causal: forward at every length, both ways at some."""
     found = []
-    sizes = {"short": 256, "long": 512} if quick else {"short": 2048, "long": 8192}
-    for (size, length), backward in itertools.product(sizes.items(), (False, True)):
+    settings = [(n, False) for n in LENGTHS] + [(n, True) for n in BOTH_WAYS]
+    for n, backward in settings:
+        length = 256 if quick else n
         options: dict[str, Any] = {"length": length, "backward": backward, "device": device}
         setting = functools.partial(prepare, **options)
-        shapes = {"B": 1, "H": HEADS, "T": length, "S": length, "D": HEAD_DIM, "chunk": CHUNK, "rounds": ROUNDS}
+        shapes = {"B": 1, "H": HEADS, "n": length, "D": HEAD_DIM, "chunk": CHUNK, "rounds": ROUNDS}
         found.append(
             Trial(
-                f"{size}, causal, {'forward and backward' if backward else 'forward'}",
+                f"{n} tokens, causal, {'forward and backward' if backward else 'forward'}",
                 shapes,
                 torch.float32,
                 ours={"LSHAttention": functools.partial(setting, ours)},

@@ -173,7 +173,7 @@ def test_a_trial_needs_contenders_with_names_of_their_own(cases, peers):
 
 def test_errors_of_the_command_line_say_what_there_is(capsys):
     for arguments, message in (
-        (["dence"], r"no such case: dence \(there are: bahdanau_training, decoding, dense"),
+        (["dence"], r"no such case: dence \(there are: bahdanau_training, crossover, decoding, dense"),
         (["--threads", "0"], "threads: expected 1 or more, got 0"),
     ):
         with pytest.raises(SystemExit) as stop:
