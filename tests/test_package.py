@@ -19,6 +19,7 @@ ROOMS = [
     ("seq2seq", "transformer", "metrics"),
     ("checkpoint", "decode"),
     ("train",),
+    ("vision",),
     ("plots",),
     ("widgets",),
     ("check",),

@@ -1,0 +1,113 @@
+"""Captions: a recurrent decoder that looks at the regions of an image as it looks at the words of a sentence.
+
+``Seq2Seq(ImageEncoder(…), BahdanauDecoder(…))`` has soft attention, with ``HardDecoder`` it is hard; both are trained,
+decoded and shown as on text. The ``source`` is then a batch of images, and its ``lengths (B,)`` count regions.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from attn_core import masks
+from attn_core.capture import capture_attention
+from attn_core.contract import check_size
+from attn_core.data import Batch, Vocab
+from attn_core.decode.hypothesis import evaluating
+from attn_core.positions import Learned
+from attn_core.seq2seq import Memory, Seq2Seq
+from attn_core.train.losses import token_loss
+from attn_core.vision.patches import check_images
+
+
+class ImageEncoder(nn.Module):
+    """A small convolutional network that leaves one vector per region: the memory that a decoder looks at.
+
+    Each of its three layers halves the image, so a region is 8 pixels wide; its vector has seen 17 pixels around it,
+    and a learned position says where it is. The memory's ``final`` is the mean of the regions.
+
+    Raises:
+        ValueError: a size below 1, ``memory_dim`` below 2, or an ``image_size`` that 8 does not divide; in use, images
+            of another kind or size, or lengths that are not a number of regions, one at least, for each image.
+
+    Source: Xu et al. 2015, section 3.1.1, whose network was a large one, trained beforehand.
+    """
+
+    REGION = 8
+
+    def __init__(self, *, image_size: int, memory_dim: int, channels: int = 3) -> None:
+        super().__init__()
+        for name, size in (("image_size", image_size), ("memory_dim", memory_dim), ("channels", channels)):
+            check_size(name, size)
+        if memory_dim < 2:
+            raise ValueError(f"memory_dim: expected 2 at least, got {memory_dim}")
+        if image_size % self.REGION:
+            raise ValueError(f"image_size: expected a multiple of {self.REGION}, got {image_size}")
+        self.image_size, self.channels, self.memory_dim = image_size, channels, memory_dim
+        half = _layer(channels, memory_dim // 2, 5)
+        self.layers = nn.Sequential(*half, *_layer(memory_dim // 2, memory_dim, 3), *_layer(memory_dim, memory_dim, 3))
+        self.positions = Learned((image_size // self.REGION) ** 2, memory_dim)
+
+    def forward(self, images: Tensor, lengths: Tensor) -> Memory:
+        """The regions of ``images (B, channels, H, W)``, the first ``lengths (B,)`` of which count."""
+        check_images(images, self.channels, self.REGION)
+        if images.shape[2:] != (self.image_size, self.image_size):
+            raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
+        regions = self.positions(self.layers(images).flatten(2).transpose(1, 2))
+        mask = masks.valid(lengths, regions.shape[1]).to(regions.device)
+        if mask.shape != regions.shape[:2]:
+            raise ValueError(f"lengths: expected shape ({len(regions)},), got {tuple(lengths.shape)}")
+        if not bool(mask.any(-1).all()):
+            raise ValueError("lengths: expected at least one region in every image, got a length of 0")
+        final = (regions * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        return Memory(regions, final, mask)
+
+
+def region_maps(model: Seq2Seq, batches: Iterable[Batch]) -> list[Tensor]:
+    """The attention that each caption's words pay to the regions while the model is given the true caption.
+
+    Returns one map ``(T, R)`` for each image, a row for each word; ``alignment_error`` scores them against
+    ``Drawings.links``. The model is run in evaluation mode and left in the mode it was in.
+    """
+    found: list[Tensor] = []
+    for batch in batches:
+        with torch.no_grad(), evaluating(model), capture_attention(model.decoder) as maps:
+            model(batch.source, batch.source_lengths, batch.target_in)
+        (weights,) = maps[""]
+        found += [rows[0, : length - 1] for rows, length in zip(weights, batch.target_lengths.tolist(), strict=True)]
+    return found
+
+
+def doubly_stochastic_loss(weight: float = 1.0) -> Callable[[nn.Module, Batch], Tensor]:
+    """``target_loss`` and a penalty on regions that a caption as a whole looks at more or less than once.
+
+    For ``fit(loss=…)`` with soft attention: the penalty is the sum over regions of (1 − Σₜ αₜ)², where t runs over the
+    caption's words and <eos>, averaged over the batch and times ``weight``.
+
+    Raises:
+        ValueError: ``weight`` is negative or no number.
+
+    Source: Xu et al. 2015, eq. 14, where all regions count alike.
+    """
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0.0:
+        raise ValueError(f"weight: expected a number of at least 0, got {weight!r}")
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        # Step by step: a pass over the whole caption gives its weights to captures alone, without their gradient.
+        state = model.start(batch.source, batch.source_lengths)  # type: ignore[operator]
+        looked = torch.zeros_like(state.weights)
+        logits = []
+        for tokens, wanted in zip(batch.target_in.unbind(1), batch.target_out.unbind(1), strict=True):
+            step, state = model.step(tokens, state)  # type: ignore[operator]
+            logits.append(step)
+            looked = looked + state.weights * (wanted != Vocab.PAD)[:, None]
+        penalty = (1 - looked).square().masked_fill(~state.memory.mask, 0.0).sum(-1).mean()
+        return token_loss(torch.stack(logits, 1), batch.target_out) + weight * penalty
+
+    return loss
+
+
+def _layer(channels: int, out_channels: int, width: int) -> list[nn.Module]:
+    """A convolution that halves the sides. Without batch norm, the one paper drowns what little is drawn on it."""
+    convolution = nn.Conv2d(channels, out_channels, width, stride=2, padding=width // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(out_channels), nn.ReLU()]

@@ -1,0 +1,101 @@
+"""A pair of encoders, one for images and one for captions, whose vectors meet on one sphere."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from attn_core.contract import check_size, kind
+from attn_core.data import Batch, Vocab
+from attn_core.decode.hypothesis import evaluating
+from attn_core.transformer import TransformerEncoder
+from attn_core.vision.patches import VisionTransformer
+
+_HIGHEST = math.log(100.0)
+
+
+class ContrastivePair(nn.Module):
+    """Images and captions as unit vectors of one space, in which what belongs together lies close together.
+
+    Each encoder's vector, for captions the one of the last token (<eos>), is mapped to ``shared_dim`` entries without
+    a bias and brought to length 1. Logits are the cosines, divided by a learned temperature, which starts at
+    ``temperature`` and is kept from falling below .01.
+
+    Raises:
+        ValueError: ``shared_dim`` below 1, or a ``temperature`` not in [.01, ∞); in use, as the encoders.
+
+    Source: Radford et al. 2021, sections 2.3 to 2.5.
+    """
+
+    def __init__(
+        self, images: VisionTransformer, texts: TransformerEncoder, *, shared_dim: int, temperature: float = 0.07
+    ) -> None:
+        super().__init__()
+        check_size("shared_dim", shared_dim)
+        if isinstance(temperature, bool) or not (math.isfinite(temperature) and temperature >= 0.01):
+            raise ValueError(f"temperature: expected a finite number of at least .01, got {temperature!r}")
+        self.images, self.texts = images, texts
+        self.image_projection = nn.Linear(images.patches.projection.out_features, shared_dim, bias=False)
+        self.text_projection = nn.Linear(texts.config.model_dim, shared_dim, bias=False)
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
+
+    def embed_images(self, images: Tensor) -> Tensor:
+        """Unit vectors ``(B, shared_dim)`` of ``images (B, channels, H, W)``."""
+        return functional.normalize(self.image_projection(self.images(images)), dim=-1)
+
+    def embed_texts(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Unit vectors ``(B, shared_dim)`` of ``tokens (B, T)``, the first ``lengths (B,)`` true, <eos> the last."""
+        x = self.texts(tokens, lengths)
+        last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        return functional.normalize(self.text_projection(last), dim=-1)
+
+    def forward(self, images: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Logits ``(B, K)`` of each of B images with each of K texts."""
+        scale = self.log_scale.clamp(max=_HIGHEST).exp()
+        return scale * self.embed_images(images) @ self.embed_texts(tokens, lengths).T
+
+
+@torch.no_grad()
+def zero_shot(model: ContrastivePair, images: Tensor, captions: Sequence[Sequence[str]], vocab: Vocab) -> Tensor:
+    """The number of the caption that fits each image best, ``(B,)``: classes named by words, without an example.
+
+    The model is run in evaluation mode and left in the mode it was in.
+
+    Raises:
+        ValueError: no captions, or one without words; images of another kind or size.
+
+    Source: Radford et al. 2021, section 3.1.2.
+    """
+    if not len(captions):
+        raise ValueError("captions: expected at least one sequence of words, got none")
+    rows = [torch.tensor([*vocab.encode(words), Vocab.EOS]) for words in captions]
+    tokens = pad_sequence(rows, batch_first=True, padding_value=Vocab.PAD).to(images.device)
+    lengths = torch.tensor([len(row) for row in rows], device=images.device)
+    with evaluating(model):
+        return model(images, tokens, lengths).argmax(-1)
+
+
+def contrastive_loss(logits: Tensor) -> Tensor:
+    """How well each image finds its text among all, and each text its image: the mean of two cross-entropies, in nats.
+
+    Shapes: ``logits (B, B)``, row i an image and column i its own text; returns a scalar.
+
+    Raises:
+        ValueError: the logits are no floating square.
+
+    Source: Radford et al. 2021, figure 3; van den Oord et al. 2018.
+    """
+    square = isinstance(logits, Tensor) and logits.dim() == 2 and logits.shape[0] == logits.shape[1] > 0
+    if not square or not logits.dtype.is_floating_point:
+        raise ValueError(f"logits: expected a floating square (images, texts), got {kind(logits)}")
+    own = torch.arange(len(logits), device=logits.device)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
+
+
+def pair_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The contrastive loss of a batch of images with their captions, for ``fit(…, loss=pair_loss)``."""
+    return contrastive_loss(model(batch.source, batch.target_out, batch.target_lengths))

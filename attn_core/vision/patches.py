@@ -1,0 +1,106 @@
+"""An image as a sentence: its patches are the words."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core.contract import check_size, kind
+from attn_core.mechanisms.dense import Dense
+from attn_core.positions import Learned
+from attn_core.transformer import EncoderStack, TransformerConfig
+from attn_core.transformer.layers import Mechanism
+
+
+class PatchEmbedding(nn.Module):
+    """Cuts images into square patches, row by row, and maps each to a vector: ``(B, channels, H, W)`` to ``(B, R, C)``.
+
+    The R patches do not overlap. It computes what a convolution does whose stride is its own width.
+
+    Raises:
+        ValueError: a size below 1; in use, images of another kind, or with sides that ``patch_size`` does not divide.
+
+    Source: Dosovitskiy et al. 2021, eq. 1.
+    """
+
+    def __init__(self, patch_size: int, model_dim: int, *, channels: int = 3) -> None:
+        super().__init__()
+        for name, size in (("patch_size", patch_size), ("model_dim", model_dim), ("channels", channels)):
+            check_size(name, size)
+        self.patch_size, self.channels = patch_size, channels
+        self.projection = nn.Linear(channels * patch_size**2, model_dim)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The vectors ``(B, R, C)`` of all patches of ``images (B, channels, H, W)``."""
+        check_images(images, self.channels, self.patch_size)
+        patches = functional.unfold(images, self.patch_size, stride=self.patch_size)
+        return self.projection(patches.transpose(1, 2))
+
+
+class VisionTransformer(nn.Module):
+    """A Transformer encoder over the patches of square images: one vector per image, and one per patch.
+
+    ``config`` gives the sizes; its vocabulary goes unread. Before the patches stands a learned class token, whose
+    vector is the image's; without ``class_token`` the image's is the mean of its patches'. ``mechanism`` is called once
+    for each layer. ``capture_attention`` collects maps ``(B, H, 1 + R, 1 + R)``, the class token first.
+
+    Raises:
+        ValueError: a size below 1, or an ``image_size`` that ``patch_size`` does not divide; in use, images of another
+            kind or size.
+
+    Source: Dosovitskiy et al. 2021, section 3.1; its layers are pre-norm (``norm_first``).
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        image_size: int,
+        patch_size: int,
+        channels: int = 3,
+        class_token: bool = True,
+        mechanism: Callable[[], Mechanism] = Dense,
+    ) -> None:
+        super().__init__()
+        self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
+        check_size("image_size", image_size)
+        if image_size % patch_size:
+            raise ValueError(f"image_size: expected a multiple of patch_size {patch_size}, got {image_size}")
+        self.image_size = image_size
+        self.class_token = nn.Parameter(0.02 * torch.randn(config.model_dim)) if class_token else None
+        self.positions = Learned((image_size // patch_size) ** 2 + class_token, config.model_dim)
+        self.dropout = nn.Dropout(config.dropout)
+        self.stack = EncoderStack(config, mechanism=mechanism)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """One vector per image, ``(B, C)``, of ``images (B, channels, image_size, image_size)``."""
+        x = self._read(images)
+        return x.mean(1) if self.class_token is None else x[:, 0]
+
+    def regions(self, images: Tensor) -> Tensor:
+        """One vector per patch, ``(B, R, C)``, each of which has seen the whole image."""
+        x = self._read(images)
+        return x if self.class_token is None else x[:, 1:]
+
+    def _read(self, images: Tensor) -> Tensor:
+        x = self.patches(images)
+        if images.shape[2:] != (self.image_size, self.image_size):
+            raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
+        if self.class_token is not None:
+            x = torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], 1)
+        return self.stack(self.dropout(self.positions(x)))
+
+
+def check_images(images: Tensor, channels: int, patch_size: int) -> None:
+    """Check that images are floating, ``(B, channels, H, W)``, with sides that ``patch_size`` divides.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if not isinstance(images, Tensor) or images.dim() != 4 or not images.dtype.is_floating_point:
+        raise ValueError(f"images: expected a floating tensor (batch, channels, height, width), got {kind(images)}")
+    if images.shape[1] != channels:
+        raise ValueError(f"images: expected {channels} channels, got shape {tuple(images.shape)}")
+    if 0 in images.shape or images.shape[2] % patch_size or images.shape[3] % patch_size:
+        raise ValueError(f"images: expected sides that {patch_size} divides, got shape {tuple(images.shape)}")
