@@ -80,6 +80,18 @@ def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> No
     _check_broadcast("mask", mask, shape, device)
 
 
+def check_key_mask(mask: Tensor) -> None:
+    """A mask that hides the same keys from all heads and queries.
+
+    Raises:
+        ValueError: it differs between heads or queries.
+    """
+    if any(size != 1 for size in mask.shape[-3:-1]):
+        raise ValueError(
+            f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
+        )
+
+
 def check_size(name: str, size: int) -> None:
     """Check that the size called ``name`` is an integer of at least 1.
 

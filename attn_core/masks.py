@@ -67,3 +67,14 @@ def causal(
     device = offset.device if device is None else device
     queries = torch.arange(query_length, device=device) + offset.to(device)[:, None]
     return (torch.arange(key_length, device=device) <= queries[..., None])[:, None]
+
+
+def by_key_head(x: Tensor | None, groups: int) -> Tensor | None:
+    """A mask or a bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key head they read.
+
+    Returns five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; a view. None stays None.
+    """
+    if x is None:
+        return None
+    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
+    return x.unflatten(1, (1 if x.shape[1] == 1 else groups, -1))

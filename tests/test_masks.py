@@ -58,3 +58,20 @@ def test_causal_with_an_offset_per_row():
 def test_wrong_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("shape", "sorted_by_head"),
+    [
+        ((5, 7), (1, 1, 1, 5, 7)),
+        ((6, 5, 7), (1, 2, 3, 5, 7)),
+        ((4, 1, 1, 7), (4, 1, 1, 1, 7)),
+        ((6, 1, 7), (1, 2, 3, 1, 7)),
+    ],
+)
+def test_heads_are_sorted_by_the_key_head_that_they_read(shape, sorted_by_head):
+    x = torch.arange(torch.Size(shape).numel()).view(shape)
+    found = masks.by_key_head(x, 2)
+    assert found.shape == sorted_by_head and masks.by_key_head(None, 2) is None
+    if shape[0] == 6:  # three query heads in a row read each key head
+        assert torch.equal(found[0, 1, 0], x[3])

@@ -251,14 +251,6 @@ def _in_tiles(
             "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
         )
     factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-    extras = (_five_axes(x, groups) for x in (mask, bias))
+    extras = (masks.by_key_head(x, groups) for x in (mask, bias))
     out: Tensor = _Flash.apply(q.unflatten(1, (groups, -1)), k, v, *extras, causal, factor, query_tile, key_tile)
     return out.flatten(1, 2)
-
-
-def _five_axes(x: Tensor | None, groups: int) -> Tensor | None:
-    """A mask or a bias with its heads sorted like the query heads."""
-    if x is None:
-        return None
-    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
-    return x.unflatten(1, (1 if x.shape[1] == 1 else groups, -1))

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_inputs, check_size, kind
+from attn_core.contract import check_inputs, check_key_mask, check_size, kind
 from attn_core.mechanisms.dense import attention
 
 
@@ -83,10 +83,8 @@ class Linformer(nn.Module):
             raise ValueError("causal: expected False, since each slot mixes all keys, got True")
         if bias is not None:
             raise ValueError(f"bias: expected None, since slots are no positions, got {kind(bias)}")
-        if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
-            raise ValueError(
-                f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
-            )
+        if mask is not None:
+            check_key_mask(mask)
 
 
 def shorten(projection: Tensor, x: Tensor) -> Tensor:

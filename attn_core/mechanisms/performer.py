@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import check_inputs, check_size, kind
+from attn_core.contract import check_inputs, check_key_mask, check_size, kind
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -139,10 +139,8 @@ class Performer(nn.Module):
             raise ValueError(f"q: expected device {self.projection.device}, as the features', got {q.device}")
         if bias is not None:
             raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(bias)}")
-        if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
-            raise ValueError(
-                f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
-            )
+        if mask is not None:
+            check_key_mask(mask)
 
 
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:

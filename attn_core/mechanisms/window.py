@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from attn_core import masks
 from attn_core.contract import check_inputs, check_size
 from attn_core.mechanisms.dense import attention_with_weights
 
@@ -126,7 +127,7 @@ def sliding_window_attention(
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     _check_global(q, k, v, global_k, global_v, global_mask)
     factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-    extras = (_five_axes(x, groups) for x in (mask, bias, global_mask))
+    extras = (masks.by_key_head(x, groups) for x in (mask, bias, global_mask))
     settings = before, 0 if causal else after, dilation, factor
     out: Tensor = _SlidingWindow.apply(q.unflatten(1, (groups, -1)), k, v, global_k, global_v, *extras, *settings)
     return out.flatten(1, 2)
@@ -271,14 +272,6 @@ def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
     """A tile of a mask or a bias: cut where an axis has its full size, to be broadcast where it has one entry."""
     b, queries = b if x.shape[0] > 1 else 0, queries if x.shape[3] > 1 else slice(None)
     return x[b, :, :, queries, keys if x.shape[4] > 1 else slice(None)]
-
-
-def _five_axes(x: Tensor | None, groups: int) -> Tensor | None:
-    """A mask or a bias with its heads sorted like the query heads."""
-    if x is None:
-        return None
-    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
-    return x.unflatten(1, (1 if x.shape[1] == 1 else groups, -1))
 
 
 def _check_window(before: int, after: int, dilation: int) -> None:
