@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind
 from attn_core.data.batches import Batch
 from attn_core.data.shapes import SCALES, SHAPES, tiles
 from attn_core.data.vocab import Vocab
@@ -47,16 +47,14 @@ CELLS = 4
 _CELL = SIZE // CELLS
 _TILE = _CELL - 2  # the side of an object's own square, which stands anywhere in its cell
 _PAPER, _GREY, _FRAME = 0.95, (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
-_TRUE_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Drawings:
     """N pictures, with K named objects in each.
 
-    Shapes: ``images (N, 3, 48, 48)``, float32 from 0 to 1; ``masks (N, K, 48, 48)``, True on the pixels of each named
-    object, in the order of its caption; ``colours`` and ``shapes (N, K)``, indices into ``COLOURS`` and ``SHAPES``.
-    ``captions`` holds the words.
+    Shapes: ``images (N, 3, 48, 48)``, float32 from 0 to 1; ``masks (N, K, 48, 48)``, True on each object that is named,
+    in its caption's order; ``colours`` and ``shapes (N, K)``, indices into ``COLOURS`` and ``SHAPES``; the words.
     """
 
     images: Tensor
@@ -87,7 +85,7 @@ class Drawings:
         """
         regions = _regions(patch_size)
         surface = functional.avg_pool2d(self.masks.float(), patch_size).flatten(2) * patch_size**2
-        true = surface >= _TRUE_SHARE * surface.sum(-1, keepdim=True)
+        true = surface >= surface.sum(-1, keepdim=True) / 10
         places = [[[r for r in range(regions) if held[r]] for held in picture] for picture in true.tolist()]
         return [
             frozenset((region, word) for word, k in _named(caption) for region in places[i][k])
@@ -95,8 +93,20 @@ class Drawings:
         ]
 
 
+def centred(images: Tensor) -> Tensor:
+    """What models are to read of images from 0 to 1, of the same shape: paper becomes 0, black −3.8.
+
+    Left at .95, paper outweighs the little that is drawn on it, and at its rim a convolution's zeros look like ink.
+
+    Raises: ValueError for images that are not floating.
+    """
+    if not isinstance(images, Tensor) or not images.dtype.is_floating_point:
+        raise ValueError(f"images: expected a floating tensor, got {kind(images)}")
+    return (images - _PAPER) / 0.25
+
+
 class DrawingBatches:
-    """Batches of pictures as ``Batches`` gives them of sentences: ``source`` holds images ``(B, 3, 48, 48)``.
+    """Batches of pictures as ``Batches`` gives them of sentences: ``source (B, 3, 48, 48)`` holds ``centred`` images.
 
     ``source_lengths (B,)`` counts each image's regions of ``patch_size`` pixels a side; the targets are its caption's.
     With a seed, ``epoch(n)`` is shuffled by (seed, n); without one the pictures come in their order.
@@ -135,7 +145,7 @@ class DrawingBatches:
         words = self._targets[rows, : int(lengths.max()) + 1]
         target_in = words[:, :-1].masked_fill(words[:, :-1] == Vocab.EOS, Vocab.PAD)
         regions = torch.full((len(rows),), self._regions)
-        return Batch(self.drawings.images[rows], regions, target_in, words[:, 1:], lengths)
+        return Batch(centred(self.drawings.images[rows]), regions, target_in, words[:, 1:], lengths)
 
 
 def draw_scenes(
@@ -202,7 +212,7 @@ def _draw(
     columns, rows = cells // CELLS, cells % CELLS
     colours, shapes = allowed[choose(len(allowed), objects)].unbind(-1)
     shapes = torch.cat([shapes, roll(len(SHAPES), distractors)], 1)
-    inks = torch.cat([_inks()[colours], torch.tensor(_GREY).expand(count, distractors, 3)], 1)
+    inks = torch.cat([torch.tensor([*COLOURS.values()])[colours], torch.tensor(_GREY).expand(count, distractors, 3)], 1)
     inks = inks + 0.12 * (torch.rand(count, drawn, 1, generator=generator) - 0.5)
     covered = tiles(_TILE)[shapes, roll(len(SCALES), drawn)]
     jitter = roll(_CELL - _TILE + 1, drawn, 2)
@@ -219,8 +229,7 @@ def _draw(
         ys, xs = _paste(images, covered[:, k], lefts[:, k], tops[:, k], inks[:, k])
         if k < named:
             masks[every, k, ys, xs] = covered[:, k] >= 0.5
-    if noise:
-        images += noise * torch.randn(images.shape, generator=generator)
+    images += noise * torch.randn(images.shape, generator=generator)
     images = images.clamp_(0, 1).permute(0, 3, 1, 2).contiguous()
     colours, shapes = colours[:, :named], shapes[:, :named]
     words = zip(colours.tolist(), shapes.tolist(), columns.tolist(), rows.tolist(), strict=True)
@@ -255,10 +264,6 @@ def _named(caption: tuple[str, ...]) -> Iterator[tuple[int, int]]:
         k += text in COLOURS
         if text in COLOURS or text in SHAPES:
             yield word, k
-
-
-def _inks() -> Tensor:
-    return torch.tensor(list(COLOURS.values()))
 
 
 def _regions(patch_size: int) -> int:

@@ -75,6 +75,22 @@ class Vocab:
         return words
 
 
+class PretrainingVocab(Vocab):
+    """A vocabulary with three special tokens more, after the four of `Vocab`, whose numbers stay.
+
+    `CLS` begins a text, `SEP` ends each of its parts, `MASK` stands where a word is hidden.
+
+    Raises: ValueError as `Vocab`.
+
+    Source: Devlin et al. 2018, section 3.
+    """
+
+    CLS: ClassVar[int] = 4
+    SEP: ClassVar[int] = 5
+    MASK: ClassVar[int] = 6
+    SPECIALS: ClassVar[tuple[str, ...]] = (*Vocab.SPECIALS, "<cls>", "<sep>", "<mask>")
+
+
 def _checked(words: Sequence[str], name: str) -> Sequence[str]:
     for word in words:
         if not isinstance(word, str) or not word:

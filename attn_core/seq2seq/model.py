@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from attn_core.seq2seq.bahdanau import BahdanauDecoder
 from attn_core.seq2seq.decoder import State
-from attn_core.seq2seq.encoder import Encoder
 from attn_core.seq2seq.fixed import FixedContextDecoder
 from attn_core.seq2seq.luong import LuongDecoder
 from attn_core.seq2seq.multi_head import MultiHeadDecoder
@@ -15,11 +14,13 @@ from attn_core.seq2seq.multi_head import MultiHeadDecoder
 class Seq2Seq(nn.Module):
     """An encoder and a decoder, trained together.
 
+    The encoder is called as ``Encoder`` is, ``encoder(source, lengths)``, and gives a ``Memory``.
+
     Source: Sutskever et al. 2014; Cho et al. 2014.
     """
 
     def __init__(
-        self, encoder: Encoder, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder | MultiHeadDecoder
+        self, encoder: nn.Module, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder | MultiHeadDecoder
     ) -> None:
         super().__init__()
         self.encoder = encoder

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from attn_core.checkpoint import Checkpoint, load_matching, own_randomness, restore, save, training_state
 from attn_core.contract import check_size, kind
-from attn_core.data import Batch, Batches, Vocab
+from attn_core.data import Batch, Vocab
 from attn_core.device import default_device
 from attn_core.train import distributed
 from attn_core.train.losses import target_loss
@@ -39,9 +39,21 @@ class History:
     seconds: float = 0.0
 
 
+class TrainingBatches(Protocol):
+    """What ``fit`` needs of its data, as ``Batches`` and ``DrawingBatches`` have it; the order may hang on ``seed``."""
+
+    batch_size: int
+    seed: int | None
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch, as many as the length says; the same for the same number."""
+
+
 def fit(
     model: nn.Module,
-    batches: Batches,
+    batches: TrainingBatches,
     *,
     epochs: int,
     learning_rate: float = 3e-3,
@@ -220,7 +232,7 @@ def train_step(
     return found
 
 
-def _remaining(batches: Batches, epochs: int, accumulate: int, done: int) -> Iterator[list[Batch]]:
+def _remaining(batches: TrainingBatches, epochs: int, accumulate: int, done: int) -> Iterator[list[Batch]]:
     """The batches of all steps but for the first ``done``, those of a step together."""
     first, within = divmod(done, -(-len(batches) // accumulate))
     for epoch in range(first, epochs):
@@ -229,7 +241,7 @@ def _remaining(batches: Batches, epochs: int, accumulate: int, done: int) -> Ite
             yield step
 
 
-def _identity(model: nn.Module, batches: Batches) -> dict[str, Any]:
+def _identity(model: nn.Module, batches: TrainingBatches) -> dict[str, Any]:
     """What tells this model and these data from others."""
     checksum = 0
     for batch in batches.epoch(0):

@@ -3,15 +3,19 @@
 from attn_core.widgets.attention_pattern import AttentionPatternExplorer
 from attn_core.widgets.base import StaticWidget
 from attn_core.widgets.heatmap import AttentionHeatmap
+from attn_core.widgets.masked_word import MaskedWordExplorer
 from attn_core.widgets.online_softmax import OnlineSoftmaxStepper
 from attn_core.widgets.paged_cache import PagedCacheExplorer
+from attn_core.widgets.patch_attention import PatchAttentionExplorer
 from attn_core.widgets.positional import PositionalEncodingExplorer
 
 __all__ = [
     "AttentionHeatmap",
     "AttentionPatternExplorer",
+    "MaskedWordExplorer",
     "OnlineSoftmaxStepper",
     "PagedCacheExplorer",
+    "PatchAttentionExplorer",
     "PositionalEncodingExplorer",
     "StaticWidget",
 ]

@@ -1,12 +1,16 @@
 """The widgets' styles beside each other: all bring the shared rules, and none may depend on which came last."""
 
+import numpy as np
 import pytest
+import torch
 
 from attn_core.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
+    MaskedWordExplorer,
     OnlineSoftmaxStepper,
     PagedCacheExplorer,
+    PatchAttentionExplorer,
     PositionalEncodingExplorer,
 )
 
@@ -26,6 +30,10 @@ def test_widgets_look_alike_alone_and_together(show, theme):
         AttentionHeatmap([[[0.2, 0.3, 0.5]] * 3] * 2, tokens, tokens),
         OnlineSoftmaxStepper(step=2),
         PagedCacheExplorer(),
+        PatchAttentionExplorer(torch.rand(2, 8, 8, 3), torch.full((2, 2, 2, 5, 4), 0.2), patch_size=4),
+        MaskedWordExplorer(
+            [tokens], [[None, ([("b", 0.6), ("x", 0.3)], 1, 0.6), None]], [np.full((3, 1, 2, 3), 1 / 3)], position=1
+        ),
         PositionalEncodingExplorer(),
     ]
     pages = [widget.static_html() for widget in widgets]

@@ -11,6 +11,7 @@ from attn_core.data.drawings import (
     SIZE,
     TRAINED_PAIRS,
     DrawingBatches,
+    centred,
     draw_marked,
     draw_scenes,
 )
@@ -181,7 +182,7 @@ def test_batches_hold_each_picture_once_with_its_words():
     for batch in batches.epoch(2):
         assert batch.source_lengths.tolist() == [16] * len(batch)
         for row in range(len(batch)):
-            (i,) = [i for i in range(23) if torch.equal(drawn.images[i], batch.source[row])]
+            (i,) = [i for i in range(23) if torch.equal(centred(drawn.images[i]), batch.source[row])]
             words, length = vocab.encode(drawn.captions[i]), int(batch.target_lengths[row])
             padding = [Vocab.PAD] * (batch.target_in.shape[1] - length)
             assert batch.target_in[row].tolist() == [Vocab.BOS, *words, *padding]
@@ -194,7 +195,18 @@ def test_batches_hold_each_picture_once_with_its_words():
         return next(again.epoch(epoch)).source
 
     assert torch.equal(first(2, 3), first(2, 3)) and not torch.equal(first(2, 3), first(1, 3))
-    assert not torch.equal(first(2, 3), first(2, 4)) and torch.equal(first(0, None), drawn.images[:5])
+    assert not torch.equal(first(2, 3), first(2, 4)) and torch.equal(first(0, None), centred(drawn.images[:5]))
+
+
+def test_centred_paper_is_zero_and_nothing_is_lost():
+    """Most of a picture is paper: its values lie around 0, which is what a convolution pads with."""
+    drawn = draw_scenes(20)
+    before = drawn.images.clone()
+    read = centred(drawn.images)
+    assert torch.equal(drawn.images, before) and read.dtype == torch.float32
+    paper = read[~(drawn.images.amin(1, keepdim=True) < 0.75).expand_as(read)]
+    assert paper.median().abs() < 0.05 and paper.mean().abs() < 0.2
+    torch.testing.assert_close(read * 0.25 + 0.95, before)
 
 
 DRAWN = draw_scenes(2)
@@ -213,6 +225,7 @@ VOCAB = Vocab(DRAWN.captions)
         (lambda: draw_scenes(2, pairs=["red"]), "pairs: expected .* got 'red'"),
         (lambda: draw_scenes(2, pairs=HELD_PAIRS[:1]), "pairs: expected 2 at least, one for each object, got 1"),
         (lambda: draw_marked(2, seed=-1), "seed: expected an integer of 0 or more"),
+        (lambda: centred(DRAWN.images.byte()), "images: expected a floating tensor, got torch.uint8"),
         (lambda: DRAWN.links(7), "patch_size: expected a number that divides 48, got 7"),
         (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=0), "batch_size: expected an integer of at least 1"),
         (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=1, patch_size=0), "patch_size: expected an integer of"),

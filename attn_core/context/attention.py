@@ -1,0 +1,146 @@
+"""Self-attention whose queries and keys are blended with a context; the values stay what they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.capture import is_captured, record
+from attn_core.contract import check_size, kind
+from attn_core.mechanisms.dense import Dense
+
+
+def blend(x: Tensor, context: Tensor, weight: Tensor) -> Tensor:
+    """``(1 − weight) · x + weight · context``: at weight 0 exactly ``x``, at 1 exactly ``context``, if both are finite.
+
+    Shapes: ``x (B, T, C)``, ``context (B, T or 1, C)``, ``weight (B, T, 1)``, between 0 and 1; returns ``(B, T, C)``.
+
+    Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), the equation of Q̂ and K̂.
+    """
+    return (1 - weight) * x + weight * context
+
+
+class ContextAttention(nn.Module):
+    """Multi-head self-attention that asks, and is asked, in the light of a context.
+
+    With Q, K and V of the input, and the context C of ``context_dim`` entries a position, or one for all positions::
+
+        Q̂ = (1 − λ_Q) Q + λ_Q (C U_Q),    λ_Q = σ([Q, C U_Q] V_Q + b_Q),    K̂ and λ_K likewise,
+
+    one number λ at each position for all heads; the output is attention of Q̂, K̂ and V. Where both ``b`` are −∞ the
+    weights λ are 0, and the layer is ``MultiHeadAttention`` of the same ``query``, ``key``, ``value`` and ``out``. The
+    ``b`` are ours (the paper has none): they start at 0, the weights of the context therefore around a half.
+
+    A context made of the whole sequence tells each position of those after it: ``causal`` hides only keys and values.
+
+    ``mechanism`` is any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns
+    belongs to one layer. ``bias`` adds one to each of the four projections.
+
+    Raises:
+        ValueError: a size below 1, or ``num_heads`` does not divide ``model_dim``.
+
+    Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), section "Context-Aware Self-Attention Model".
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        *,
+        context_dim: int,
+        bias: bool = True,
+        mechanism: Callable[..., Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        check_size("model_dim", model_dim)
+        check_size("num_heads", num_heads)
+        check_size("context_dim", context_dim)
+        if model_dim % num_heads:
+            raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
+        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(4))
+        self.query_context, self.key_context = (nn.Linear(context_dim, model_dim, bias=False) for _ in range(2))
+        self.query_gate, self.key_gate = (nn.Linear(2 * model_dim, 1) for _ in range(2))
+        self.mechanism = Dense() if mechanism is None else mechanism
+        for projection in self.children():
+            if isinstance(projection, nn.Linear):
+                nn.init.xavier_uniform_(projection.weight)
+                if projection.bias is not None:
+                    nn.init.zeros_(projection.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Attend from each position of ``x`` to all, in the light of ``context``.
+
+        Shapes: ``x (B, T, model_dim)``; ``context (B, T, context_dim)``, or ``(B, 1, context_dim)`` where all positions
+        share it; ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, T)``. Returns
+        ``(B, T, model_dim)``.
+
+        Raises:
+            ValueError: an input of another size or kind, or a mask or bias that does not broadcast.
+        """
+        self._check(x, context)
+        (q, _), (k, _) = self._blended(x, context)
+        q, k, v = (self._split(each) for each in (q, k, self.value(x)))
+        return self.out(self._attend(q, k, v, mask=mask, bias=bias, causal=causal).transpose(1, 2).flatten(2))
+
+    def context_weights(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """How much of each query and of each key is context, λ_Q and λ_K: ``(B, T, 1)`` each, between 0 and 1.
+
+        Shapes and errors: as ``forward``.
+        """
+        self._check(x, context)
+        (_, of_queries), (_, of_keys) = self._blended(x, context)
+        return of_queries, of_keys
+
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, context_dim={self.query_context.in_features}"
+
+    def _blended(self, x: Tensor, context: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Queries and keys ``(B, T, C)``, each with its weights ``(B, T, 1)`` of the context."""
+        both = []
+        for projection, of_context, gate in (
+            (self.query, self.query_context, self.query_gate),
+            (self.key, self.key_context, self.key_gate),
+        ):
+            own, given = projection(x), of_context(context)
+            weight = torch.sigmoid(gate(torch.cat((own, given.expand_as(own)), -1)))
+            both.append((blend(own, given, weight), weight))
+        return both
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        if not is_captured(self):
+            return self.mechanism(q, k, v, **options)
+        if not hasattr(self.mechanism, "with_weights"):
+            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
+        out, weights = self.mechanism.with_weights(q, k, v, **options)
+        record(self, weights)
+        return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def _check(self, x: Tensor, context: Tensor) -> None:
+        weight, size = self.query.weight, self.query_context.in_features
+        for name, given, wanted in (("x", x, self.query.in_features), ("context", context, size)):
+            if not isinstance(given, Tensor) or given.dim() != 3 or not given.dtype.is_floating_point:
+                raise ValueError(f"{name}: expected a floating tensor of three axes, got {kind(given)}")
+            if given.shape[2] != wanted:
+                raise ValueError(f"{name}: expected shape (batch, length, {wanted}), got {tuple(given.shape)}")
+            if given.device != weight.device:
+                raise ValueError(f"{name}: expected device {weight.device}, the weights', got {given.device}")
+            if given.dtype != weight.dtype and not torch.is_autocast_enabled(given.device.type):
+                raise ValueError(f"{name}: expected dtype {weight.dtype}, the weights', got {given.dtype}")
+        batch, length = x.shape[:2]
+        if context.shape[0] != batch or context.shape[1] not in (1, length):
+            wanted_shape = f"({batch}, {length} or 1, {size}), to go with x"
+            raise ValueError(f"context: expected shape {wanted_shape}, got {tuple(context.shape)}")

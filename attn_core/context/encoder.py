@@ -1,0 +1,103 @@
+"""An encoder whose layers attend in the light of a context, made anew in each layer."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from attn_core import masks
+from attn_core.context.attention import ContextAttention
+from attn_core.contract import check_mask, check_tokens
+from attn_core.mechanisms.dense import Dense
+from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.layers import AddNorm, FeedForward, Mechanism
+from attn_core.transformer.stacks import TokenEmbedding, placed
+
+
+class ContextLayer(nn.Module):
+    """An encoder layer with ``ContextAttention``: the context comes from what the attention reads, by ``form``.
+
+    Raises:
+        ValueError: ``config`` asks for grouped heads or a shared projection, which ``ContextAttention`` has not.
+
+    Source: Vaswani et al. 2017, figure 1, left; Yang et al. 2019 (Context-Aware Self-Attention Networks).
+    """
+
+    def __init__(self, config: TransformerConfig, form: nn.Module, *, mechanism: Mechanism | None = None) -> None:
+        super().__init__()
+        if config.num_kv_heads not in (None, config.num_heads):
+            raise ValueError(f"config: expected as many key-value heads as heads, got {config.num_kv_heads}")
+        if config.share_query_key:
+            raise ValueError("config: expected projections of their own for queries and keys, got share_query_key=True")
+        context_dim = getattr(form, "context_dim", None)
+        if not isinstance(context_dim, int):
+            raise ValueError(f"form: expected a form of context with its context_dim, got {type(form).__name__}")
+        dim, dropout = config.model_dim, config.dropout
+        self.form = form
+        self.attention = ContextAttention(dim, config.num_heads, context_dim=context_dim, mechanism=mechanism)
+        self.feed_forward = FeedForward(dim, config.feed_forward_dim, dropout=dropout)
+        self.add_attention, self.add_feed_forward = (
+            AddNorm(dim, dropout=dropout, norm_first=config.norm_first) for _ in range(2)
+        )
+
+    def forward(self, x: Tensor, sentence_numbers: Tensor, words: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        """``x (B, T, C)`` to the same shape; ``words (B, T)`` is True at words, ``mask`` as in ``ContextAttention``."""
+        x = self.add_attention(x, lambda x: self.attention(x, self.form(x, sentence_numbers, words), mask=mask))
+        return self.add_feed_forward(x, self.feed_forward)
+
+
+class ContextEncoder(nn.Module):
+    """``TransformerEncoder`` with ``ContextAttention``: token ids to one vector each.
+
+    ``form`` is called with the model size once for each layer: ``GlobalContext``, ``HierarchicalContext``,
+    ``DynamicContext``, or whatever makes a module that is called as these are. ``mechanism`` is called once for each
+    layer; ``positions`` once, for what is added to the embeddings, ``Sinusoidal`` by default.
+
+    Raises:
+        ValueError: as ``ContextLayer``, or ``positions`` act inside the scores.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        form: Callable[[int], nn.Module],
+        *,
+        mechanism: Callable[[], Mechanism] = Dense,
+        positions: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        added, inside = placed(config, positions)
+        if inside is not None:
+            raise ValueError(f"positions: expected some to add to the embeddings, got {type(inside).__name__}")
+        self.config = config
+        self.embedding = TokenEmbedding(config.vocab_size, config, added)
+        self.layers = nn.ModuleList(
+            ContextLayer(config, form(config.model_dim), mechanism=mechanism()) for _ in range(config.num_layers)
+        )
+        self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
+
+    def forward(
+        self, tokens: Tensor, lengths: Tensor, sentence_numbers: Tensor, *, mask: Tensor | None = None
+    ) -> Tensor:
+        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true.
+
+        ``sentence_numbers (B, T)`` says in which sentence a word stands. ``mask`` (True = may attend), broadcastable to
+        ``(B, H, T, T)``, hides more than padding from the attention, and nothing from the context: with
+        ``same_group(sentence_numbers)`` a word attends to its own sentence.
+
+        Raises:
+            ValueError: tokens of another kind or shape or outside the vocabulary, lengths or sentence numbers that do
+                not go with them, or a mask that does not broadcast.
+        """
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
+        words = masks.valid(lengths, tokens.shape[1]).to(tokens.device)
+        if words.shape != tokens.shape:
+            raise ValueError(f"lengths: expected shape ({len(tokens)},), got {tuple(lengths.shape)}")
+        seen = words[:, None, None]
+        if mask is not None:
+            batch, length = tokens.shape
+            check_mask(mask, (batch, self.config.num_heads, length, length), tokens.device)
+            seen = seen & mask
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x, sentence_numbers, words, mask=seen)
+        return self.norm(x)

@@ -1,0 +1,63 @@
+"""Which words stand in which sentence."""
+
+import torch
+from torch import Tensor
+
+from attn_core.contract import kind
+
+
+def same_group(groups: Tensor) -> Tensor:
+    """The mask that lets each position attend to those of its own group, in the contract's shape.
+
+    Shapes: ``groups (B, T)``, integers that number the groups, a sentence's words for instance; returns
+    ``(B, 1, T, T)``.
+
+    Raises:
+        ValueError: ``groups`` is not an integer tensor of two axes.
+    """
+    _check_numbers("groups", groups)
+    return (groups[:, :, None] == groups[:, None, :])[:, None]
+
+
+def sentence_members(sentence_numbers: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Which of T words are in each of N sentences, N being one more than the highest number, at least 1.
+
+    Shapes: ``sentence_numbers (B, T)``, integers 0, 1, 2, …; ``mask (B, T)``, True = a word, False = padding, which is
+    in no sentence whatever its number. Returns ``(B, N, T)``; a sentence without words, as a short paragraph's last
+    ones, has a row of False.
+
+    Raises:
+        ValueError: ``sentence_numbers`` is not an integer tensor of two axes, has a word in a sentence below 0 or above
+            T − 1, or ``mask`` is not a boolean tensor of its shape.
+    """
+    _check_numbers("sentence_numbers", sentence_numbers)
+    if mask is not None:
+        check_words(mask, sentence_numbers)
+    true = sentence_numbers if mask is None else sentence_numbers[mask]
+    low, high = (int(x) for x in torch.aminmax(true)) if true.numel() else (0, 0)
+    length = sentence_numbers.shape[1]
+    if low < 0 or high >= max(length, 1):  # a number of millions would ask for as many sentences
+        wrong = low if low < 0 else high
+        raise ValueError(f"sentence_numbers: expected numbers from 0 to {length - 1} at words, got {wrong}")
+    numbers = torch.arange(high + 1, device=sentence_numbers.device)
+    members = sentence_numbers[:, None] == numbers[:, None]
+    return members if mask is None else members & mask[:, None]
+
+
+def check_words(mask: Tensor, of: Tensor) -> None:
+    """Check that ``mask`` says of each of the words ``of (B, T, …)`` whether it is one.
+
+    Raises:
+        ValueError: it is not boolean, or of another shape or device.
+    """
+    wanted = tuple(of.shape[:2])
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != wanted:
+        raise ValueError(f"mask: expected a boolean tensor of shape {wanted}, got {kind(mask)}")
+    if mask.device != of.device:
+        raise ValueError(f"mask: expected device {of.device}, as the rest, got {mask.device}")
+
+
+def _check_numbers(name: str, numbers: Tensor) -> None:
+    integers = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    if not isinstance(numbers, Tensor) or numbers.dtype not in integers or numbers.dim() != 2:
+        raise ValueError(f"{name}: expected an integer tensor of two axes, got {kind(numbers)}")

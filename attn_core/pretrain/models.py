@@ -1,0 +1,150 @@
+"""An encoder that knows two parts of a text, and the heads that it is pretrained and tuned with."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core import masks
+from attn_core.contract import check_size, check_tokens, kind
+from attn_core.mechanisms.dense import Dense
+from attn_core.transformer import TransformerConfig, TransformerEncoder
+from attn_core.transformer.layers import Mechanism
+
+
+class SegmentEncoder(TransformerEncoder):
+    """A ``TransformerEncoder`` that adds to each token's vector which part of the text it belongs to, 0 or 1.
+
+    The vectors of the parts start as large as those of the words. Arguments and errors are those of
+    ``TransformerEncoder``.
+
+    Source: Devlin et al. 2018, section 3 and figure 2.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        mechanism: Callable[[], Mechanism] = Dense,
+        positions: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__(config, mechanism=mechanism, positions=positions)
+        self.segments = nn.Embedding(2, config.model_dim)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true.
+
+        Without ``segments (B, T)`` all is one part, 0.
+        """
+        return self.states(tokens, lengths, segments)[-1]
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
+        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives."""
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
+        if segments is None:
+            segments = torch.zeros_like(tokens)
+        elif segments.shape != tokens.shape:
+            raise ValueError(f"segments: expected the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}")
+        mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
+        states = [self.embedding(tokens) + self.segments(segments)]
+        for layer in self.stack.layers:
+            states.append(layer(states[-1], mask=mask))
+        return [*states[:-1], self.stack.norm(states[-1])]
+
+
+class ClassHead(nn.Module):
+    """Vectors ``(B, C)`` to logits ``(B, classes)``: a dense layer, tanh, and a linear layer.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Devlin et al. 2018, section 3.1, task 2, and 3.2 (the dense layer and tanh as in the authors' program).
+    """
+
+    def __init__(self, model_dim: int, classes: int) -> None:
+        super().__init__()
+        check_size("model_dim", model_dim)
+        check_size("classes", classes)
+        self.dense = nn.Linear(model_dim, model_dim)
+        self.out = nn.Linear(model_dim, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of each class, not normalised."""
+        return self.out(torch.tanh(self.dense(x)))
+
+
+class MaskedLanguageModel(nn.Module):
+    """An encoder with a head that restores hidden words: dense layer, GELU, layer norm, the embedding's own matrix.
+
+    Source: Devlin et al. 2018, section 3.1, task 1 (the head as in the authors' program).
+    """
+
+    def __init__(self, encoder: SegmentEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.dense = nn.Linear(encoder.config.model_dim, encoder.config.model_dim)
+        self.norm = nn.LayerNorm(encoder.config.model_dim)
+        self.bias = nn.Parameter(torch.zeros(encoder.config.vocab_size))
+
+    def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> Tensor:
+        """Logits ``(N, V)`` of the N words where ``hidden (B, T)`` is True, row by row; the rest as the encoder's."""
+        return self.word_logits(self.encoder(tokens, lengths, segments)[hidden])
+
+    def word_logits(self, x: Tensor) -> Tensor:
+        """The encoder's vectors ``(…, C)`` to logits ``(…, V)`` of the words there.
+
+        All of a text at once costs more than a small encoder itself: ask for the hidden places alone.
+        """
+        return self.encoder.embedding.logits(self.norm(functional.gelu(self.dense(x)))) + self.bias
+
+
+class NextSentenceModel(MaskedLanguageModel):
+    """A ``MaskedLanguageModel`` that also tells from <cls> whether the second part follows the first.
+
+    Source: Devlin et al. 2018, section 3.1.
+    """
+
+    def __init__(self, encoder: SegmentEncoder) -> None:
+        super().__init__(encoder)
+        self.follows = ClassHead(encoder.config.model_dim, 2)
+
+    def both(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """The words' logits ``(N, V)`` as ``forward`` gives them, and ``(B, 2)``: follows not, follows."""
+        x = self.encoder(tokens, lengths, segments)
+        return self.word_logits(x[hidden]), self.follows(x[:, 0])
+
+
+class Classifier(nn.Module):
+    """An encoder and a new head that tells one of ``classes`` from the vector of one token.
+
+    ``Classifier(copy.deepcopy(encoder), …)`` begins from pretrained weights and leaves their owner's as they are.
+
+    Raises:
+        ValueError: ``classes`` below 1.
+
+    Source: Devlin et al. 2018, section 3.2.
+    """
+
+    def __init__(self, encoder: SegmentEncoder, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = ClassHead(encoder.config.model_dim, classes)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, at: Tensor) -> Tensor:
+        """Logits ``(B, classes)`` from the vectors at the places ``at (B,)``, 0 for <cls>; the rest as the encoder."""
+        x = self.encoder(tokens, lengths, segments)
+        return self.head(x[torch.arange(len(x), device=x.device), at])
+
+
+def tuned_from(encoder: SegmentEncoder, classes: int) -> Classifier:
+    """A classifier over a copy of a pretrained encoder; all its weights can be trained."""
+    return Classifier(copy.deepcopy(encoder), classes)
+
+
+def frozen_from(encoder: SegmentEncoder, classes: int) -> Classifier:
+    """A classifier over a copy of a pretrained encoder, of which only the head can be trained."""
+    model = tuned_from(encoder, classes)
+    model.encoder.requires_grad_(False)
+    return model

@@ -1,0 +1,84 @@
+// What images under attention say and look like: words, pixels, a veil over each patch, outlines.
+
+const TEXT = {
+  images: "Image", image: (i) => `image ${i}`,
+  queries: "Query", classToken: "class token", patch: (r) => `patch ${r}`,
+  ofClassToken: "The class token", ofPatch: (r) => `Patch ${r}`,
+  play: "Play", pause: "Pause", step: "Next word",
+  layer: "layer", layerOf: (name, i, last) => `${name}, layer ${i} of 0 to ${last}`,
+  heads: "This query in each head", mean: "mean", head: (h) => `head ${h}`,
+  grid: "Patches, row by row",
+  place: (r, row, column) => `patch ${r} (row ${row}, column ${column})`,
+  quoted: (word) => `“${word}”`,
+  percent: (share) => `${(100 * share).toFixed(1)}\u00a0%`,
+  tag: (weight, rank) => `${weight} · #${rank}`,
+  reads: (query, place, weight, rank, all) => `${query} → ${place}: weight ${weight}, rank ${rank} of ${all}.`,
+  greatest: (query, list) =>
+    `${query} looks most at ${list.length > 1 ? "patches" : "patch"} ${list.join(", ")}.`,
+  entry: (r, weight) => `${r}\u00a0(${weight})`,
+  alike: (query, count, all, weight) => `${query} gives ${count} of ${all} patches its greatest weight, ${weight}.`,
+  nothing: (query) => `${query} gives the patches no weight.`,
+  together: (share) => `All patches together: ${share}\u00a0%.`,
+  hint: "Point at a patch, or walk over the patches with the arrow keys.",
+  choose: " A click or Enter makes it the query.",
+  zero: "0", most: "greatest weights", asking: "the query",
+};
+
+// As in patch_attention.py. The picture is the same on light and dark pages, and so is what is drawn on it.
+const [VEIL, VEIL_SHARE, OUTLINED] = ["16 18 26", 0.85, 3];
+const GREATEST = [["#ffffff", 4, []], ["#d9680f", 2, []]];
+const ASKING = [["#000000", 3.5, []], ["#ffffff", 2, [4, 3]]];
+const [LARGE, SMALL, PAUSE] = [384, 56, 1200]; // pixels of the picture and of small ones; milliseconds for a word
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+const unpack = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const ranked = (row, r) => 1 + row.filter((weight) => weight > row[r]).length;
+
+function shown(word) {
+  const letters = [...word.replace(/\p{C}/gu, " ")];
+  if (!letters.join("").trim()) return "␣";
+  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
+}
+
+// A side in pixels times a whole number where there is room for it, so that pixels stay squares.
+const fit = (side, room) => (room >= side ? Math.floor(room / side) : room / side);
+
+// The image, each pixel `scale` wide, with each patch under a veil that is the thinner, the greater its weight.
+function paint(view, source, scale, size, row = []) {
+  const dots = Math.max(1, devicePixelRatio || 1);
+  const [width, height] = [source.width * scale, source.height * scale];
+  const [wide, high] = [Math.round(width * dots), Math.round(height * dots)];
+  if (view.width !== wide || view.height !== high) [view.width, view.height] = [wide, high];
+  Object.assign(view.style, { width: `${width}px`, height: `${height}px` });
+  const pen = view.getContext("2d");
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  pen.imageSmoothingEnabled = scale * dots < 1;
+  pen.drawImage(source, 0, 0, wide, high);
+  const [across, top] = [source.width / size, Math.max(...row) || 1];
+  row.forEach((weight, r) => {
+    const edges = [r % across, Math.floor(r / across)].map((k, axis) => {
+      const [length, count] = axis ? [high, source.height / size] : [wide, across];
+      return [Math.round((k * length) / count), Math.round(((k + 1) * length) / count)];
+    });
+    const [[left, right], [above, below]] = edges;
+    pen.fillStyle = `rgb(${VEIL} / ${VEIL_SHARE * (1 - weight / top)})`;
+    pen.fillRect(left, above, right - left, below - above);
+  });
+  pen.setTransform(dots, 0, 0, dots, 0, 0);
+  return pen;
+}
+
+// Around the patch in column x and row y, `step` wide: lines [colour, width, dashes], one upon the other.
+function outline(pen, x, y, step, lines) {
+  for (const [colour, wide, dashes] of lines) {
+    Object.assign(pen, { strokeStyle: colour, lineWidth: wide });
+    pen.setLineDash(dashes);
+    pen.strokeRect(x * step + 2, y * step + 2, step - 4, step - 4);
+  }
+}

@@ -1,0 +1,141 @@
+"""A captioner with soft and with hard attention, for chapter 9: what it writes, and where it looks for each word.
+
+On scenes that the project draws: two coloured objects to name, two grey ones to pass over, and eight pairs of a colour
+and a shape kept out of training. Every model is tested on new scenes of trained pairs, and on scenes of nothing but the
+pairs kept out; there, what the eye finds and what the writer expects come apart.
+
+Source: Xu et al. 2015.
+"""
+
+import importlib
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attn_core.data.drawings import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
+from attn_core.decode import greedy
+from attn_core.metrics import alignment_error, exact_match, true_sources
+from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
+from attn_core.train import target_loss
+from attn_core.vision import ImageEncoder, region_maps
+from recorded.bahdanau import rounded
+from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, side_by_side, to_keep, train
+
+SEEDS = (0, 1, 2)
+KINDS = ("hard", "soft")
+SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 8, "learning_rate": 5e-3, "batch_size": 32}
+SIZES = {"embed_dim": 32, "hidden_dim": 64, "memory_dim": 64}
+LONGEST = 10
+
+
+def captioner(kind: str) -> Seq2Seq:
+    """An encoder of 36 regions, and a decoder with attention of this kind."""
+    decoder = HardDecoder if kind == "hard" else BahdanauDecoder
+    return Seq2Seq(ImageEncoder(image_size=SIZE, memory_dim=SIZES["memory_dim"]), decoder(len(VOCAB), **SIZES))
+
+
+def captions(kind: str, seed: int) -> Found:
+    """A captioner with soft or hard attention: whole captions, words, and maps beside the true regions."""
+    torch.manual_seed(seed)
+    model, few = captioner(kind), {name: draw_scenes(FEW, pairs=SORTS[name], seed=2000) for name in SORTS}
+    drawn = draw_scenes(SETTINGS["pictures"], seed=seed)
+    batches = DrawingBatches(drawn, VOCAB, batch_size=SETTINGS["batch_size"], seed=seed)
+
+    def validate(model: Any) -> dict[str, float]:
+        found = {name: described(model, few[name]) for name in few}
+        return {f"{name}_{key}": found[name][key] for name in found for key in ("exact", "alignment_error")}
+
+    about = {"kind": kind, "seed": seed}
+    loss = reinforce_loss if kind == "hard" else target_loss
+    rates = {"epochs": SETTINGS["epochs"], "learning_rate": SETTINGS["learning_rate"]}
+    about |= train(model, batches, loss, validate, **rates)
+    tests = {name: draw_scenes(TESTED, pairs=SORTS[name], seed=3000) for name in SORTS}
+    about |= {name: described(model, tests[name]) | words_right(model, tests[name]) for name in SORTS}
+    return about, to_keep(model, "captioner") if (kind, seed) == ("soft", SEEDS[0]) else {}
+
+
+def described(model: Seq2Seq, drawn: Drawings) -> dict[str, float]:
+    """Captions that the model writes by itself, and its maps while it is given the true ones.
+
+    An article has no true regions; ``article_on_object`` tells how often it looks at the object it announces.
+    """
+    batches = DrawingBatches(drawn, VOCAB, batch_size=FEW)
+    found = [h for batch in batches for h in greedy(model, batch.source, batch.source_lengths, max_length=LONGEST)]
+    maps, links = region_maps(model, batches), drawn.links()
+    on_object, early = [], []
+    for weights, link, caption in zip(maps, links, drawn.captions, strict=True):
+        for word, true in true_sources(link).items():
+            on_object.append(weights[word, list(true)].sum().item())
+            if caption[word] in COLOURS:
+                early.append(int(weights[word - 1].argmax()) in true)
+    return {
+        "exact": exact_match([VOCAB.decode(h.ids) for h in found], drawn.captions),
+        "alignment_error": alignment_error(maps, links),
+        "on_object": statistics.fmean(on_object),
+        "article_on_object": statistics.fmean(early),
+    }
+
+
+@torch.no_grad()
+def words_right(model: Seq2Seq, drawn: Drawings) -> dict[str, Any]:
+    """How often each sort of word is right after the true words before it; and the shape after another colour's name.
+
+    The other colour is one that the shape was seen in. If the shape is right then, the eye was not at fault.
+    """
+    renamed = tuple(another_colour(caption) for caption in drawn.captions)
+    changed = Drawings(drawn.images, drawn.masks, drawn.colours, drawn.shapes, renamed)
+    right: dict[str, list[bool]] = {}
+    for given, names in (
+        (drawn, ("colour", "shape", "relation")),
+        (changed, (None, "shape_after_another_colour", None)),
+    ):
+        for batch in DrawingBatches(given, VOCAB, batch_size=FEW):
+            said = model(batch.source, batch.source_lengths, batch.target_in).argmax(-1)
+            for row, wanted in zip(said.tolist(), batch.target_out.tolist(), strict=True):
+                for word, true in zip(row, wanted, strict=True):
+                    for name, of in zip(names, (COLOURS, SHAPES, RELATIONS), strict=True):
+                        if name and VOCAB.tokens[true] in of:
+                            right.setdefault(name, []).append(word == true)
+    return {"words": {name: statistics.fmean(answers) for name, answers in right.items()}}
+
+
+def another_colour(caption: tuple[str, ...]) -> tuple[str, ...]:
+    """The caption with the name of each colour replaced by the next one that its shape was seen in."""
+    words, names = list(caption), [*COLOURS, *COLOURS]
+    for at, word in enumerate(caption):
+        if word in COLOURS:
+            after = names[names.index(word) + 1 :]
+            words[at] = next(other for other in after if (other, caption[at + 1]) in TRAINED_PAIRS)
+            words[at - 1] = "an" if words[at] == "orange" else "a"
+    return tuple(words)
+
+
+def guesses(drawn: Drawings) -> dict[str, float]:
+    """The alignment error of a guess: any region, or any that holds some of an object that the caption names."""
+    any_region, any_object = [], []
+    for link in drawn.links():
+        true = true_sources(link)
+        for regions in true.values():
+            any_region.append(1 - len(regions) / (SIZE // 8) ** 2)
+            any_object.append(1 - len(regions) / len(set().union(*true.values())))
+    return {"any_region": statistics.fmean(any_region), "any_named_object": statistics.fmean(any_object)}
+
+
+def measure(kind: str, seed: int) -> Found:
+    """One model, trained and tested."""
+    about, weights = captions(kind, seed)
+    print(f"{kind}, seed {seed}: {about['cpu_seconds']:.0f} s, {about['curve'][-1]}", flush=True)
+    return rounded(about), weights
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """Both kinds with every seed; the weights of the first with soft attention are kept."""
+    torch.set_num_threads(1)  # so that a run is the same on any number of cores
+    jobs = [(kind, seed) for kind in KINDS for seed in SEEDS]
+    importable = importlib.import_module("recorded.captions").measure  # run.py loads this file under another name
+    runs = side_by_side(importable, jobs, folder / "captions.safetensors")
+    guessed = {name: rounded(guesses(draw_scenes(TESTED, pairs=pairs, seed=3000))) for name, pairs in SORTS.items()}
+    training = SETTINGS | SIZES | {"tested": TESTED, "tested_on_the_way": FEW, "threads": 1}
+    return {"training": training, "words": list(VOCAB.tokens), "guesses": guessed, "runs": runs}

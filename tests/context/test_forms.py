@@ -1,0 +1,222 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attn_core import capture_attention, masks
+from attn_core.context import (
+    AttentionPooling,
+    DynamicContext,
+    GlobalContext,
+    HierarchicalContext,
+    global_context,
+    same_group,
+    sentence_members,
+)
+from tests.context import reference
+
+# Row 0: three sentences; row 1: its second is empty; row 2: one word; row 3: none. Padding is numbered wildly.
+NUMBERS = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 2, 2, 2, -7, 99], [0, 0, 1, 2, 5, 5], [3, 0, 0, 1, 2, 3]])
+LENGTHS = torch.tensor([6, 4, 1, 0])
+WORDS = masks.valid(LENGTHS, 6)
+FORMS = [HierarchicalContext, DynamicContext]
+
+
+def draw(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def make(form, *args, seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = form(*args)
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=0.5)
+    return module
+
+
+def spoilt(x):
+    """``x`` with NaN and infinity at its padding."""
+    x = x.clone()
+    x[~WORDS] = math.nan
+    x[1, 5] = math.inf
+    return x
+
+
+def test_the_global_context_is_the_mean_of_the_words():
+    x = draw(4, 6, 3)
+    found = global_context(spoilt(x), WORDS)
+    assert found.shape == (4, 1, 3)
+    for row, length in enumerate(LENGTHS.tolist()):
+        wanted = sum((word.double() for word in x[row, :length]), torch.zeros(3, dtype=torch.float64)) / max(length, 1)
+        torch.testing.assert_close(found[row, 0].double(), wanted, atol=1e-6, rtol=0)
+    torch.testing.assert_close(global_context(x), x.mean(1, keepdim=True))
+    assert torch.equal(GlobalContext(3)(spoilt(x), NUMBERS, WORDS), found)
+    assert torch.equal(global_context(x[:, :0]), torch.zeros(4, 1, 3))
+
+
+def test_pooling_equals_the_loops_in_overlapping_and_empty_groups():
+    pooling, x = make(AttentionPooling, 4), draw(2, 5, 4)
+    members = torch.tensor([[[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]], [[1, 1, 1, 1, 1], [0] * 5, [0] * 5]])
+    found = pooling(x, members.bool())
+    assert found.shape == (2, 3, 4)
+    for row in range(2):
+        for group in range(3):
+            own = [x[row, t].double() for t in range(5) if members[row, group, t]]
+            wanted = reference.pool(pooling, own) if own else torch.zeros(4, dtype=torch.float64)
+            torch.testing.assert_close(found[row, group].double(), wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("form", "by_loops"), list(zip(FORMS, (reference.hierarchical, reference.dynamic), strict=True))
+)
+def test_forms_equal_the_loops_whatever_the_padding_holds(form, by_loops):
+    module, x = make(form, 4), draw(4, 6, 4)
+    found = module(spoilt(x), NUMBERS, WORDS)
+    assert found.shape == (4, 6, module.context_dim)
+    for row, length in enumerate(LENGTHS.tolist()):
+        numbers = NUMBERS[row, :length].tolist()
+        wanted = by_loops(module, [word.double() for word in x[row, :length]], numbers) if length else []
+        for place in range(6):
+            own = wanted[place] if place < length else torch.zeros(module.context_dim, dtype=torch.float64)
+            torch.testing.assert_close(found[row, place].double(), own, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_padding_no_mask_is_needed(form):
+    module, x = make(form, 4), draw(2, 6, 4)
+    numbers = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 0, 0, 0, 0, 0]], dtype=torch.int32)
+    every = torch.ones(2, 6, dtype=torch.bool)
+    torch.testing.assert_close(module(x, numbers), module(x, numbers.long(), every), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("form", [GlobalContext, *FORMS])
+def test_gradients_are_the_numerical_ones_and_none_reaches_padding(form):
+    module = make(form, 3).double()
+    x = draw(4, 6, 3, dtype=torch.float64).requires_grad_()
+    own = tuple(module.parameters())
+
+    def call(x, *own):
+        named = dict(zip((name for name, _ in module.named_parameters()), own, strict=True))
+        return torch.func.functional_call(module, named, (x, NUMBERS, WORDS))
+
+    assert torch.autograd.gradcheck(call, (x, *own))
+    bad = spoilt(x.detach()).requires_grad_()
+    gradients = torch.autograd.grad(module(bad, NUMBERS, WORDS).square().sum(), [bad, *own])
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+    assert not gradients[0][~WORDS].any() and gradients[0][WORDS].any(-1).all()
+
+
+def test_the_weights_of_words_and_sentences_are_captured():
+    x = draw(4, 6, 4)
+    for form, inner, shape in ((HierarchicalContext, "sentences", (4, 1, 1, 3)), (DynamicContext, "", (4, 1, 6, 3))):
+        module = make(form, 4)
+        wanted = module(x, NUMBERS, WORDS)
+        with capture_attention(module) as maps:
+            found = module(x, NUMBERS, WORDS)
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+        (of_words,), (of_sentences,) = maps["words"], maps[inner]
+        assert of_words.shape == (4, 1, 3, 6) and of_sentences.shape == shape
+        members = sentence_members(NUMBERS, WORDS)
+        assert not of_words[:, 0][~members].any()
+        torch.testing.assert_close(of_words[:, 0].sum(-1), members.any(-1).float())
+        assert not of_sentences[1, 0, :, 1].any(), "the empty sentence"
+        torch.testing.assert_close(of_sentences[1, 0].sum(-1), torch.ones(shape[2]))
+    own = reference.parameters(module.words)
+    hidden = [torch.tanh(own["hidden.weight"] @ word.double() + own["hidden.bias"]) for word in x[0, 2:5]]
+    weights = torch.tensor(reference.softmax([float(each @ own["question"]) for each in hidden]))
+    torch.testing.assert_close(of_words[0, 0, 1, 2:5], weights, atol=1e-5, rtol=0)
+
+
+def test_members_and_the_mask_of_a_group():
+    members = sentence_members(NUMBERS, WORDS)
+    assert members.shape == (4, 3, 6)
+    for row in range(4):
+        for place in range(6):
+            stands_in = [n for n in range(3) if members[row, n, place]]
+            assert stands_in == ([int(NUMBERS[row, place])] if place < LENGTHS[row] else [])
+    assert sentence_members(NUMBERS[:0]).shape == (0, 1, 6) and sentence_members(NUMBERS[:, :0]).shape == (4, 1, 0)
+    mask = same_group(NUMBERS)
+    assert mask.shape == (4, 1, 6, 6) and mask.dtype == torch.bool
+    for row in range(4):
+        for i in range(6):
+            for j in range(6):
+                assert bool(mask[row, 0, i, j]) == (NUMBERS[row, i].item() == NUMBERS[row, j].item())
+
+
+def test_empty_batches_and_sequences_pass():
+    for form in FORMS:
+        module = make(form, 4)
+        assert module(draw(0, 6, 4), NUMBERS[:0]).shape == (0, 6, module.context_dim)
+        assert module(draw(2, 0, 4), NUMBERS[:2, :0]).shape == (2, 0, module.context_dim)
+
+
+X, MEMBERS = torch.zeros(4, 6, 4), torch.ones(4, 2, 6, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("x", "members", "message"),
+    [
+        (X[0], MEMBERS, "x: expected a floating tensor"),
+        (X.long(), MEMBERS, "x: expected a floating tensor"),
+        (X[..., :3], MEMBERS, r"x: expected a floating tensor of shape \(batch, length, 4\)"),
+        (X, MEMBERS.long(), "members: expected a boolean tensor"),
+        (X, MEMBERS[0], "members: expected a boolean tensor of shape"),
+        (X, MEMBERS[:3], r"members: expected shape \(4, groups, 6\), to go with x, got \(3, 2, 6\)"),
+        (X, MEMBERS[..., :5], r"members: expected shape \(4, groups, 6\), to go with x, got \(4, 2, 5\)"),
+    ],
+)
+def test_pooling_refuses_wrong_inputs(x, members, message):
+    with pytest.raises(ValueError, match=message):
+        AttentionPooling(4)(x, members)
+
+
+@pytest.mark.parametrize("form", [GlobalContext, *FORMS])
+@pytest.mark.parametrize(
+    ("x", "numbers", "mask", "message"),
+    [
+        ("words", NUMBERS, WORDS, "x: expected a floating tensor"),
+        (X[..., :3], NUMBERS, WORDS, r"x: expected a floating tensor of shape \(batch, length, 4\)"),
+        (X, NUMBERS[:, :5], WORDS, r"sentence_numbers: expected shape \(4, 6\), as x"),
+        (X, NUMBERS.tolist(), WORDS, r"sentence_numbers: expected shape \(4, 6\), as x, got list"),
+        (X, NUMBERS, WORDS.long(), "mask: expected a boolean tensor"),
+        (X, NUMBERS, WORDS[:, :5], r"mask: expected a boolean tensor of shape \(4, 6\)"),
+        (X, NUMBERS, LENGTHS, r"mask: expected a boolean tensor of shape \(4, 6\)"),
+    ],
+)
+def test_forms_refuse_wrong_inputs(form, x, numbers, mask, message):
+    with pytest.raises(ValueError, match=message):
+        form(4)(x, numbers, mask)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (NUMBERS.float(), "sentence_numbers: expected an integer tensor"),
+        (NUMBERS.abs().clamp(max=5) - 1, "sentence_numbers: expected numbers from 0 to 5 at words, got -1"),
+        (NUMBERS.abs() + 10**9, "sentence_numbers: expected numbers from 0 to 5 at words, got 100000000"),
+    ],
+)
+def test_sentence_numbers_are_checked(form, numbers, message):
+    with pytest.raises(ValueError, match=message):
+        form(4)(X, numbers, WORDS)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: global_context(X[0]),
+        lambda: global_context(X.long()),
+        lambda: global_context(X, WORDS.to("meta")),
+        lambda: same_group(NUMBERS[0]),
+        lambda: same_group(X),
+        lambda: sentence_members(NUMBERS.bool()),
+        lambda: sentence_members(NUMBERS, WORDS[0]),
+        *(lambda form=form: form(0) for form in (AttentionPooling, GlobalContext, *FORMS)),
+    ],
+)
+def test_everything_else_wrong_is_refused_too(call):
+    with pytest.raises(ValueError, match=r"(x|mask|groups|sentence_numbers|model_dim): expected"):
+        call()

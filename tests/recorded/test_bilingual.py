@@ -1,0 +1,63 @@
+"""The recorded run of two languages: what each kind reads, which sentences are sought, and a tiny run."""
+
+import json
+
+import pytest
+import torch
+
+from attn_core.data.paragraphs import paragraph_corpus
+from recorded import bilingual
+
+PARAGRAPHS = paragraph_corpus(train=80, valid=0, test=0).train
+
+
+def test_apart_no_paragraph_is_read_in_both_languages():
+    texts = bilingual.texts_of("apart", PARAGRAPHS)
+    read = [text.first for text in texts]
+    assert read == [p.source for p in PARAGRAPHS[:40]] + [p.target for p in PARAGRAPHS[40:]]
+    assert not any(text.second for text in texts)
+
+
+def test_pairs_are_half_of_the_words_and_each_language_comes_first_as_often():
+    texts = bilingual.texts_of("pairs", PARAGRAPHS)
+    alone, pairs = [t for t in texts if not t.second], [t for t in texts if t.second]
+    assert (len(alone), len(pairs)) == (40, 20)
+    translation = {p.source: p.target for p in PARAGRAPHS}
+    english_first = [t for t in pairs if translation.get(t.first) == t.second]
+    french_first = [t for t in pairs if translation.get(t.second) == t.first]
+    assert len(english_first) == len(french_first) == 10
+    sides = {t.first for t in alone}
+    assert not any(t.first in sides or t.second in sides for t in pairs)
+
+
+def test_candidates_are_long_distinct_and_translations():
+    english, french = bilingual.candidates(PARAGRAPHS, 50)
+    assert len(english) == len(french) == len(set(english)) == len(set(french)) == 50
+    pairs = {(pair.source, pair.target) for p in PARAGRAPHS for pair in p.sentences}
+    assert set(zip(english, french, strict=True)) <= pairs
+    assert min(map(len, (*english, *french))) >= bilingual.SHORTEST
+    with pytest.raises(ValueError, match="count: expected at most"):
+        bilingual.candidates(PARAGRAPHS, 5_000)
+
+
+def test_subtracting_the_means_brings_languages_together_that_lie_apart():
+    english = torch.randn(20, 6)
+    found = bilingual.found_again(english, 0.1 * english + torch.tensor([50.0, 0, 0, 0, 0, 0]))
+    assert found["to_french_centred"] == found["to_english_centred"] == 1.0
+    assert found["to_english"] < 0.3
+
+
+def test_words_spelled_alike():
+    found = bilingual.spelled_alike(PARAGRAPHS, bilingual.candidates(PARAGRAPHS, 20))
+    assert {".", "lion"} & set(found["words"]) and "the" not in found["words"] and "le" not in found["words"]
+    assert all(0 < share < 0.5 for share in found["shares_of_tokens"])
+
+
+@pytest.mark.parametrize("kind", bilingual.KINDS)
+def test_a_tiny_run(kind, monkeypatch):
+    monkeypatch.setattr(bilingual, "EPOCHS", 1)
+    monkeypatch.setattr(bilingual, "SIZES", bilingual.SIZES | {"model_dim": 8, "num_layers": 2})
+    found = bilingual.measure(kind, 0, 80, 20, 15)
+    json.dumps(found, allow_nan=False)
+    assert len(found["before"]) == len(found["after"]) == 3
+    assert found["steps"] == 2 and set(found["masked"]) == {"english", "french"}

@@ -1,0 +1,298 @@
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from attn_core.widgets.masked_word import MaskedWordExplorer
+
+STATE = "sentences predictions layers heads codes sentence position layer head guesses".split()
+SENTENCES = ["<cls> the cat sleeps .".split(), "<cls> a dog eats the bread .".split()]
+# The true words: second, first, beyond the last, and at a tie with the last.
+PREDICTIONS = [
+    [
+        None,
+        ([("a", 0.5), ("the", 0.25), ("this", 0.125)], 2, 0.25),
+        ([("cat", 0.7), ("dog", 0.2)], 1, 0.7),
+        ([("eats", 0.6), ("runs", 0.3)], 7, 0.004),
+        ([("!", 0.5), ("?", 0.25)], 2, 0.25),
+    ],
+    [None, ([("a", 1.0)], 1, 1.0), None, ([("eats", 0.9)], 1, 0.9), None, None, None],
+]
+WEIGHTS = [torch.randn(n, 2, 3, n, generator=torch.Generator().manual_seed(n)).softmax(-1) for n in (5, 7)]
+
+
+def explorer(**options):
+    return MaskedWordExplorer(SENTENCES, PREDICTIONS, WEIGHTS, **options)
+
+
+def state(widget):
+    return {name: getattr(widget, name) for name in STATE}
+
+
+@pytest.mark.parametrize("sentence", [0, 1])
+def test_attention_is_that_of_the_layer_and_head_or_the_mean_that_is_meant(sentence):
+    widget = explorer(sentence=sentence)
+    weights = WEIGHTS[sentence].double()
+    for position in (1, 3):
+        for layer, head in np.ndindex(2, 3):
+            widget.layer, widget.head = int(layer), int(head)
+            np.testing.assert_allclose(widget.attention(position), weights[position, layer, head], atol=1 / 500)
+        widget.head = -1
+        np.testing.assert_allclose(widget.attention(position), weights[position, 1].mean(0), atol=1 / 500)
+        widget.layer = -1
+        expected = weights[position].mean((0, 1))
+        for widget.head in (-1, 2):
+            np.testing.assert_allclose(widget.attention(position), expected, atol=1 / 500)
+
+
+def test_where_there_is_one_layer_or_head_it_is_meant():
+    weights = [array[:, :1] for array in WEIGHTS]
+    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, weights, head=2)
+    np.testing.assert_allclose(widget.attention(1), weights[0][1, 0, 2], atol=1 / 500)
+    assert "layer 0, head 2" in widget.describe()
+    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, [array[:, :, :1] for array in WEIGHTS], layer=1)
+    np.testing.assert_allclose(widget.attention(1), WEIGHTS[0][1, 1, 0], atol=1 / 500)
+    assert "layer 1, head 0" in widget.describe()
+
+
+def test_rows_that_cannot_be_hidden_are_not_read():
+    spoilt = [array.clone() for array in WEIGHTS]
+    spoilt[0][0], spoilt[1][[0, 2, 4, 5, 6]] = float("nan"), -1.0
+    assert state(MaskedWordExplorer(SENTENCES, PREDICTIONS, spoilt)) == state(explorer())
+    assert len(base64.b64decode(explorer().codes)) == 6 * (4 * 5 + 2 * 7)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64, "numpy", "needs grad"])
+def test_weights_come_as_tensors_and_arrays_of_any_kind_and_are_not_kept(kind):
+    given = [w.numpy() if kind == "numpy" else w.clone().requires_grad_() if kind == "needs grad" else w.to(kind)
+             for w in WEIGHTS]  # fmt: skip
+    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, given)
+    np.testing.assert_allclose(widget.attention(3), WEIGHTS[0][3].mean((0, 1)), atol=1 / 100)
+    assert kind == "numpy" or all(torch.allclose(w.float(), v, atol=0.01) for w, v in zip(given, WEIGHTS, strict=True))
+
+
+def test_arguments_become_plain_and_are_not_kept():
+    sentences, predictions = [list(text) for text in SENTENCES], [list(entries) for entries in PREDICTIONS]
+    predictions[0][2] = ((("cat", torch.tensor(0.7)), ("dog", np.float32(0.2))), np.int64(1), torch.tensor(0.7))
+    widget = MaskedWordExplorer(iter(sentences), map(iter, predictions), iter(WEIGHTS), sentence=np.int64(1))
+    sentences[0][1], predictions[0][1] = "no", None
+    assert state(widget) == state(explorer(sentence=1))
+    assert json.loads(json.dumps(state(widget))) == state(widget)
+    assert type(widget.sentence) is int
+
+
+PAIRS = [("cat", 0.7), ("dog", 0.2)]
+CAT = (PAIRS, 1, 0.7)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "cat",
+        7,
+        (PAIRS, 1),
+        (["cat"], 1, 0.7),
+        ([("cat", "much")], 1, 0.7),
+        ([], 1, 0.7),
+        ([(3, 0.7)], 1, 0.7),
+        ([("cat", 0.4), ("cat", 0.3)], 1, 0.4),
+        ([("dog", 0.2), ("cat", 0.7)], 2, 0.7),
+        ([("cat", 0.7), ("dog", 0.4)], 1, 0.7),
+        ([("cat", 0.7), ("dog", -0.2)], 1, 0.7),
+        ([("cat", float("nan"))], 1, 0.7),
+        (PAIRS, 1.5, 0.7),
+        (PAIRS, 0, 0.7),
+        (PAIRS, 2, 0.7),
+        (PAIRS, 2, 0.2),
+        (PAIRS, 3, 0.1),
+        (PAIRS, 1, 0.6),
+        (PAIRS, 1, 1.7),
+        ([("dog", 0.7), ("cow", 0.2)], 2, 0.2001),
+        ([("dog", 0.7), ("cow", 0.2)], 1, 0.7),
+        ([("dog", 0.7), ("cow", 0.2)], 3, 0.21),
+    ],
+    ids=str,
+)
+def test_refuses_a_prediction_that_does_not_fit(entry):
+    entries = [None, None, entry, None, None]
+    MaskedWordExplorer(SENTENCES[:1], [[None, None, CAT, None, None]], WEIGHTS[:1])
+    with pytest.raises(ValueError, match=r"^predictions\[0\]\[2\]: expected .*, got "):
+        MaskedWordExplorer(SENTENCES[:1], [entries], WEIGHTS[:1])
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("words", [("dog", "cat", "cow"), ("dog", "cow", "cat")])
+def test_equal_probabilities_may_stand_in_either_order(words, rank):
+    for count in (2, 3):
+        candidates = list(zip(words, (0.4, 0.2, 0.2), strict=True))[:count]
+        widget = MaskedWordExplorer(
+            SENTENCES[:1], [[None, None, (candidates, rank, 0.2), None, None]], WEIGHTS[:1], position=2
+        )
+        assert f"rank {rank}" in widget.describe()
+
+
+def change(where, value):
+    """The arguments, one of them changed."""
+    arguments = [list(SENTENCES), list(PREDICTIONS), list(WEIGHTS)]
+    name, *index = where
+    arguments[name] = value if not index else [*arguments[name][: index[0]], value, *arguments[name][index[0] + 1 :]]
+    return arguments
+
+
+ONES = torch.ones(7, 2, 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "named"),
+    [
+        ((0,), [], r"sentences: expected an entry for each sentence, got 0"),
+        ((0,), 3, r"sentences: expected a sequence, .* got 3"),
+        ((0,), "the cat", r"sentences: expected a sequence, .* got 'the cat'"),
+        ((0, 1), "the cat", r"sentences\[1\]: expected a sequence, .* got 'the cat'"),
+        ((0, 1), [], r"sentences\[1\]: expected an entry for each token, got 0"),
+        ((0, 1), ["the", 3], r"sentences\[1\]: expected strings, got 3"),
+        ((1,), PREDICTIONS[:1], r"predictions: expected 2 entry for each sentence, got 1"),
+        ((1,), None, r"predictions: expected a sequence, .* got None"),
+        ((1, 1), PREDICTIONS[0], r"predictions\[1\]: expected 7 entry for each token, got 5"),
+        ((1, 1), [None] * 7, r"predictions\[1\]: expected a prediction for one token at least, got None for all"),
+        ((2,), WEIGHTS[:1], r"weights: expected 2 entry for each sentence, got 1"),
+        ((2, 1), WEIGHTS[0], r"weights\[1\]: expected a tensor \(7, 2, 3, 7\), got \(5, 2, 3, 5\)"),
+        ((2, 0), WEIGHTS[0][0], r"weights\[0\]: expected a tensor \(5, L, H, 5\), got \(2, 3, 5\)"),
+        ((2, 1), ONES[:, :1], r"weights\[1\]: expected a tensor \(7, 2, 3, 7\), got \(7, 1, 3, 7\)"),
+        ((2, 0), [[0.5]], r"weights\[0\]: expected a tensor \(5, L, H, 5\), got list"),
+        ((2, 1), ONES / 6, r"weights\[1\]: expected rows that sum to 1, got a sum that is 0.167 away"),
+        ((2, 1), ONES - ONES.cumsum(-1), r"weights: expected finite numbers that are not negative .* got"),
+        ((2, 1), ONES * torch.nan, r"weights: expected finite numbers .* got"),
+    ],
+)
+def test_refuses_arguments_that_do_not_fit(where, value, named):
+    with pytest.raises(ValueError, match=f"^{named}"):
+        MaskedWordExplorer(*change(where, value))
+
+
+@pytest.mark.parametrize("value", ["3", True, 1.5, None, [], -2, 9])
+@pytest.mark.parametrize("name", ["sentence", "position", "layer", "head"])
+def test_refuses_an_index_and_keeps_what_it_had(name, value):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        explorer(**{name: value})
+    widget = explorer(sentence=1, position=3, layer=1, head=2)
+    before = state(widget)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        setattr(widget, name, value)
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        widget.set_state({"guesses": [[0, 1, "a"]], name: value})
+    assert state(widget) == before
+
+
+@pytest.mark.parametrize("position", [0, 2, 6])
+def test_refuses_to_hide_a_token_without_a_prediction(position):
+    with pytest.raises(ValueError, match=r"^position: expected -1 or a word that can be hidden \(1, 3\), got"):
+        explorer(sentence=1, position=position)
+    with pytest.raises(ValueError, match=r"^position: expected a word that can be hidden \(1, 3\), got"):
+        explorer(sentence=1).attention(position)
+
+
+def test_another_sentence_keeps_the_position_only_where_it_can_be_hidden():
+    widget = explorer(position=2)
+    widget.sentence = 1
+    assert widget.position == -1
+    widget.set_state({"sentence": 0, "position": 3})
+    assert (widget.sentence, widget.position) == (0, 3)
+    widget.sentence = 1
+    assert widget.position == 3
+
+
+@pytest.mark.parametrize(
+    "guess", ["cat", 3, None, [0, 1], [0, 1, 2], [0, 0, "a"], [2, 1, "a"], [-1, 1, "a"], [0, 9, ""]]
+)
+def test_refuses_a_guess_that_cannot_be(guess):
+    widget = explorer()
+    widget.guesses = [[0, 2, "dog"]]
+    for guesses in ([[0, 2, "dog"], guess], [[0, 2, "dog"], [0, 2, None]], guess):
+        with pytest.raises(ValueError, match="^guesses: expected"):
+            widget.guesses = guesses
+        with pytest.raises(ValueError, match="^guesses: expected"):
+            widget.set_state({"position": 1, "guesses": guesses})
+        assert widget.guesses == [[0, 2, "dog"]] and widget.position == -1
+
+
+def test_guesses_are_kept_as_plain_lists():
+    widget = explorer()
+    widget.guesses = ((0, np.int64(1), "a"), (1, 3, None))
+    assert json.dumps(widget.guesses) == '[[0, 1, "a"], [1, 3, null]]'
+
+
+def test_traits_are_synced():
+    widget = explorer()
+    assert {"_esm", "_css", *STATE} <= set(widget.get_state())
+    assert set(widget.trait_names(static=True)) == set(STATE)
+    assert repr(widget) == "MaskedWordExplorer(sentences=2, words=6, layers=2, heads=3)"
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(MaskedWordExplorer._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
+
+
+def test_every_word_on_the_page_is_in_one_place():
+    """Outside of the texts, no string holds two words, and none is given to an element but by the name of a class."""
+    script = str(MaskedWordExplorer._esm)
+    code = script[script.index("\n};", script.index("const TEXT")) :]
+    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
+    strings = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
+    said = [text for text in strings if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
+    assert [text for text in said if "attn-" not in text] == []
+    assert re.findall(r'textContent = "[^"]|"aria-label": "|"aria-label", "', code) == []
+
+
+def test_style_stays_inside_the_widget():
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(MaskedWordExplorer._css), flags=re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style and "animation" not in style and "transition" not in style
+
+
+def test_html_stands_alone_is_stable_and_escapes_what_it_is_given():
+    text = explorer().static_html()
+    assert text == explorer().static_html() and len(text) < 60_000
+    assert explorer(position=1).static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == state(explorer())
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+    evil = '</script><img src=x onerror="alert(1)">$\\frac$'
+    wicked = MaskedWordExplorer([[evil, "b"]], [[None, ([(evil, 0.9)], 2, 0.1)]], [torch.ones(2, 1, 1, 2) / 2])
+    assert "</script><img" not in wicked.static_html() and 'onerror="' not in wicked.static_html().split("<script")[0]
+
+
+def test_description():
+    weights = [torch.zeros(n, 2, 3, n) for n in (5, 7)]
+    for array in weights:
+        array[..., 0], array[..., 2] = 0.25, 0.75
+    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, weights, position=3)
+    assert widget.describe() == (
+        "Predict the masked word: <cls> the cat ____ . The model says: eats 60 %, runs 30 %. The true word is sleeps, "
+        "rank 7, <1 %. Attention from the blank, mean of all heads: most to cat 75 %, <cls> 25 %, the 0 %."
+    )
+    widget.set_state({"sentence": 1, "position": -1, "layer": 1})
+    assert widget.describe() == (
+        "Predict the masked word: <cls> ____ dog eats the bread . The model says: a 100 %. The true word is a, rank 1, "
+        "100 %. Attention from the blank, layer 1, mean of heads: most to dog 75 %, <cls> 25 %, ____ 0 %."
+    )
+
+
+def test_picture_follows_the_word_and_the_head():
+    shown = [{"position": 2}, {"position": 3}, {"sentence": 1}, {"layer": 0}, {"layer": 0, "head": 1}, {}]
+    pictures = {explorer(**one).picture() for one in shown}
+    assert len(pictures) == len(shown) and explorer(position=1).picture() in pictures, "the first stands for none"
+    assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
+
+
+def test_picture_has_room_for_long_words_and_many():
+    words = ["W" * 60, "$x^2$", "", *"abcdefghijklmnopqrstuvw"]
+    said = ([("M" * 60, 0.5), ("\\n", 0.1)], 9, 0.01)
+    weights = torch.ones(26, 1, 1, 26) / 26
+    assert MaskedWordExplorer([words], [[said] * 26], [weights]).picture().startswith(b"\x89PNG")

@@ -1,0 +1,254 @@
+import base64
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attn_core.data.drawings import draw_scenes
+from attn_core.plots import MARK
+from attn_core.widgets.patch_attention import PatchAttentionExplorer
+
+DRAWN = draw_scenes(3, seed=1)
+PICTURES = DRAWN.images.permute(0, 2, 3, 1)
+WORDS = [["a", "red"], ["the"], ["one", "two", "three"]]
+STATE = (
+    *("answers", "bits", "codes", "head", "heads", "height", "image", "layer", "layers", "lengths", "patch_size"),
+    *("pixels", "queries", "query", "title", "tops", "width"),
+)
+
+
+def random_weights(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).mul(2).softmax(-1)
+
+
+def captions(**options):
+    """Three pictures of 9 patches, captions of 2, 1 and 3 words, 2 layers, 2 heads."""
+    weights = [random_weights(2, 2, len(words), 9, seed=i) for i, words in enumerate(WORDS)]
+    return weights, PatchAttentionExplorer(PICTURES, weights, patch_size=16, queries=WORDS, **options)
+
+
+def state(widget):
+    return {name: getattr(widget, name) for name in STATE}
+
+
+@pytest.mark.parametrize(("words", "bits"), [(3, 16), (120, 8)])
+def test_every_weight_is_kept_to_a_step_of_its_rows_greatest(words, bits):
+    lengths = [words, words + 1, 2]
+    weights = [0.9 * random_weights(3, 4, length, 9, seed=length) for length in lengths]
+    weights[1][2, 3, 0] = 0
+    queries = [["w"] * length for length in lengths]
+    widget = PatchAttentionExplorer(PICTURES, weights, patch_size=16, queries=queries)
+    assert widget.bits == bits
+    for image, layer, head in np.ndindex(3, 3, 4):
+        widget.image, widget.layer, widget.head = image, layer, head
+        exact = weights[image][layer, head].double().numpy()
+        allowed = np.broadcast_to(exact.max(1, keepdims=True) / (2**bits - 1) / 2 * 1.0001 + 1e-9, exact.shape)
+        assert (np.abs(widget.grid() - exact) <= allowed).all()
+        widget.head = -1
+        exact = weights[image][layer].double().mean(0).numpy()
+        np.testing.assert_allclose(widget.grid(), exact, atol=1 / (2**bits - 1))
+
+
+def test_images_keep_their_pixels():
+    kept = [PatchAttentionExplorer(given, [torch.zeros(4, 4)] * 3, patch_size=24) for given in as_given(PICTURES)]
+    assert len({widget.pixels for widget in kept}) == 1
+    pixels = np.frombuffer(base64.b64decode(kept[0].pixels), np.uint8).reshape(3, 48, 48, 3)
+    np.testing.assert_allclose(pixels / 255, PICTURES.numpy(), atol=0.5001 / 255)
+    assert (kept[0].height, kept[0].width, kept[0].patch_size) == (48, 48, 24)
+
+
+def as_given(images):
+    whole = (images * 255).round().byte()
+    return [images, images.double().numpy(), whole, whole.numpy()]
+
+
+def test_what_is_given_is_neither_changed_nor_kept():
+    weights, words, pictures = [torch.full((1, 9), 0.1)], [["a"]], PICTURES[:1].clone()
+    widget = PatchAttentionExplorer(pictures, weights, patch_size=16, queries=words, answers=iter(["yes"]))
+    before = json.dumps(state(widget))
+    weights[0][:], words[0][0], pictures[:] = 0, "b", 0
+    assert json.dumps(state(widget)) == before and widget.answers == ["yes"]
+
+
+def test_a_class_token_is_known_by_the_number_of_queries():
+    for rows, asked in ((10, "Class token"), (9, "Patch 0")):
+        widget = PatchAttentionExplorer(PICTURES[:1], [random_weights(rows, 9)], patch_size=16)
+        assert widget.queries == [[]] and widget.lengths == [rows]
+        assert f" {asked}. " in widget.describe()
+        widget.query = rows - 1
+        assert " Patch 8. " in widget.describe()
+
+
+def test_pictures_need_not_be_square():
+    weights = torch.eye(7, 6).roll(1, 1)
+    widget = PatchAttentionExplorer(PICTURES[:1, :24, :36], [weights], patch_size=12, query=6)
+    assert "2 rows of 3 patches" in widget.describe() and "Patch 5. Greatest weights: none." in widget.describe()
+    widget.query = 5
+    assert "Patch 4. Greatest weights: row 0, column 0 (100.0 %)." in widget.describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("images", PICTURES[0], r"expected \(images, height, width, 3\), got shape \(48, 48, 3\)$"),
+        ("images", DRAWN.images, r"got shape \(3, 3, 48, 48\); use permute\(0, 2, 3, 1\)$"),
+        ("images", PICTURES[:0], r"got shape \(0, 48, 48, 3\)$"),
+        ("images", PICTURES * 1.5, "from 0 to 1"),
+        ("images", PICTURES - 0.5, "from 0 to 1"),
+        ("images", PICTURES * float("nan"), "from 0 to 1"),
+        ("images", PICTURES.long(), "uint8 or floating numbers, got int64"),
+        ("images", "a picture", "got shape"),
+        ("patch_size", 7, "expected a divisor of 48 and 48"),
+        ("patch_size", 0, "expected a whole number from 1"),
+        ("patch_size", 16.0, "expected a whole number from 1"),
+        ("weights", torch.zeros(2, 2, 2, 9), "expected 3 entries, one for each image, got 2"),
+        ("weights", {"a": 1}, "got dict"),
+        ("weights", None, "got NoneType"),
+        ("weights", [torch.zeros(2, 10), torch.zeros(1, 10), torch.zeros(3, 10)], "leave out the class token's own"),
+        ("weights", [torch.zeros(2, 9), torch.zeros(2, 1, 9), torch.zeros(3, 9)], r"got shape \(1, 2, 1, 9\)$"),
+        ("weights", [torch.full((len(words), 9), 0.12) for words in WORDS], "sum to at most 1, got 1.08"),
+        ("weights", [-torch.ones(len(words), 9) for words in WORDS], "not negative"),
+        ("queries", WORDS[:2], "expected 3 entries"),
+        ("queries", "abc", "got str"),
+        ("queries", ["ab", "c", "def"], "expected a sequence of 2 strings, got str"),
+        ("queries", [["a", "b"], ["c"], ["d", "e"]], "expected 3 tokens"),
+        ("queries", [["a", 1], ["c"], ["d", "e", "f"]], "expected strings, got 1"),
+        ("queries", None, "2 queries are neither the 9 patches nor a class token and these, got None"),
+        ("answers", ["yes"], "expected 3 entries"),
+        ("answers", "yes", "got str"),
+        ("answers", ["yes", 1, "no"], "expected strings, got 1"),
+        ("title", 3, "expected a string, got 3"),
+        ("image", 3, "expected a whole number from 0 to 2, got 3"),
+        ("layer", -1, "expected a whole number from 0 to 1, got -1"),
+        ("head", 2, "expected a whole number from 0 to 1, got 2"),
+        ("head", -1, "expected a whole number from 0 to 1, got -1"),
+        ("head", "mean", "expected a whole number from 0 to 1, got 'mean'"),
+        ("query", 2, "expected a whole number from 0 to 1, got 2"),
+        ("query", True, "expected a whole number from 0"),
+    ],
+)
+def test_refuses_what_does_not_fit(name, value, said):
+    given = {"images": PICTURES, "weights": captions()[0], "patch_size": 16, "queries": WORDS, name: value}
+    with pytest.raises(ValueError, match=f"^{name}: .*{said}"):
+        PatchAttentionExplorer(given.pop("images"), given.pop("weights"), **given)
+
+
+@pytest.mark.parametrize(("name", "value"), [("image", 3), ("layer", 2), ("head", -2), ("head", 2), ("query", 2)])
+def test_refuses_a_choice_and_keeps_what_it_had(name, value):
+    _, widget = captions(image=0, layer=1, head=1, query=1)
+    before = state(widget)
+    for change in (lambda: setattr(widget, name, value), lambda: widget.set_state({"layer": 0, name: value})):
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            change()
+        assert state(widget) == before
+
+
+def test_the_query_stays_within_the_caption():
+    _, widget = captions(image=2, query=2)
+    widget.image = 0
+    assert widget.query == 1
+    widget.set_state({"query": 2, "image": 2})
+    assert (widget.image, widget.query) == (2, 2)
+    widget.set_state({"image": 1})
+    assert (widget.image, widget.query) == (1, 0)
+
+
+def test_traits_are_synced():
+    _, widget = captions()
+    assert {"_esm", "_css", *STATE} <= set(widget.get_state())
+    assert set(widget.trait_names(static=True)) == set(STATE)
+    assert repr(widget) == "PatchAttentionExplorer(images=3, layers=2, heads=2, patches=9)"
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(PatchAttentionExplorer._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
+
+
+def test_every_word_on_the_page_is_in_one_place():
+    """Outside of the texts, no string holds two words, but for names of classes and what the page's grammar needs."""
+    script = str(PatchAttentionExplorer._esm)
+    code = script[script.index("function make") :]
+    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
+    said = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
+    worded = [text for text in said if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
+    assert [text for text in worded if "attn-" not in text] == []
+
+
+def test_style_stays_inside_the_widget():
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(PatchAttentionExplorer._css), flags=re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style
+
+
+def test_html_stands_alone_is_stable_and_small():
+    one, two = captions()[1], captions()[1]
+    text = one.static_html()
+    assert text == two.static_html()
+    two.layer = 1
+    assert two.static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == state(one)
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+    large = PatchAttentionExplorer(PICTURES[[0, 1, 2, 0]], random_weights(4, 3, 4, 37, 36), patch_size=8)
+    assert len(large.static_html()) < 200_000 and len(large.codes) + len(large.tops) < 100_000
+
+
+def test_nothing_given_becomes_markup():
+    evil = "</script><img src=x onerror=alert(1)>"
+    widget = PatchAttentionExplorer(
+        PICTURES[:1], [torch.ones(1, 1)], patch_size=48, queries=[[evil]], answers=[evil], title=evil
+    )
+    tags = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: tags.append((tag, dict(attributes).get("onerror")))
+    parser.feed(widget.static_html())
+    assert [tag for tag, _ in tags] == ["div", "style", "div", "img", "script", "script"]
+    assert {handler for _, handler in tags} == {None}
+
+
+def test_description():
+    weights = torch.tensor([[0.125, 0.5, 0, 0.25], [0, 0, 0, 0]])
+    options = {"patch_size": 24, "queries": [["cat", "."]], "answers": ["It says: a cat."], "title": "Captions"}
+    assert PatchAttentionExplorer(PICTURES[:1], [weights], **options).describe() == (
+        "Captions: an image, 2 rows of 2 patches, dimmed where the weight is small. “cat”. Greatest weights: "
+        "row 0, column 1 (50.0 %), row 1, column 1 (25.0 %), row 0, column 0 (12.5 %). It says: a cat."
+    )
+    assert (
+        "“.”. Greatest weights: none." in PatchAttentionExplorer(PICTURES[:1], [weights], query=1, **options).describe()
+    )
+    _, several = captions(image=2, layer=1, head=0, query=2)
+    assert ": image 2 of 0 to 2, 3 rows" in several.describe() and "“three”, layer 1, head 0." in several.describe()
+    several.head = -1
+    assert "“three”, layer 1, mean of 2 heads." in several.describe()
+
+
+def test_the_picture_follows_every_choice():
+    _, widget = captions(image=2)
+    pictures = {widget.picture()}
+    for name, value in (("head", 1), ("query", 2), ("layer", 1), ("image", 0)):
+        setattr(widget, name, value)
+        pictures.add(widget.picture())
+    assert len(pictures) == 5
+    assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
+
+
+def test_the_picture_is_bright_and_outlined_where_the_weight_is():
+    white = np.full((1, 48, 48, 3), 255, np.uint8)
+    weights = torch.tensor([[0.9, 0, 0.1, 0], [0, 0.9, 0, 0.1]])
+    data = PatchAttentionExplorer(white, [weights], patch_size=24, queries=[["a", "$b"]], query=1).picture()
+    image = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
+    marked = np.argwhere(np.abs(image - [int(MARK[i : i + 2], 16) for i in (1, 3, 5)]).sum(-1) < 30)
+    (top, left), (bottom, right) = marked.min(0), marked.max(0)
+    side = (bottom - top) // 2
+    assert abs((right - left) - side) <= 8, "only the two patches on the right have weight, and an outline"
+    seen = [image[top + side // 2 + side * (r // 2), left - side // 2 + side * (r % 2)] for r in range(4)]
+    veil = 0.85 * np.array([1, 0, 1, 8 / 9])[:, None]
+    np.testing.assert_allclose(seen, 255 * (1 - veil) + veil * [16, 18, 26], atol=8)
