@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def check_inputs(
     q: Tensor,
@@ -117,6 +119,16 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
     )
     if not fits:
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
+
+
+def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
+    """Check that ``numbers`` are an integer tensor of so many axes.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if not isinstance(numbers, Tensor) or numbers.dtype not in INTEGERS or numbers.dim() != axes:
+        raise ValueError(f"{name}: expected an integer tensor of {axes} axes, got {kind(numbers)}")
 
 
 def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:

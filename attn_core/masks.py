@@ -3,9 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import kind
-
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+from attn_core.contract import INTEGERS, check_integers, kind
 
 
 def valid(lengths: Tensor, size: int) -> Tensor:
@@ -16,7 +14,7 @@ def valid(lengths: Tensor, size: int) -> Tensor:
     Raises:
         ValueError: ``lengths`` is not an integer tensor, or holds a length below 0 or above ``size``.
     """
-    if not isinstance(lengths, Tensor) or lengths.dtype not in _INTEGERS:
+    if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"size: expected a size of at least 0, got {size}")
@@ -62,11 +60,24 @@ def causal(
     if offset is None:
         queries = torch.arange(query_length, device=device) + (key_length - query_length)
         return torch.arange(key_length, device=device) <= queries[:, None]
-    if not isinstance(offset, Tensor) or offset.dtype not in _INTEGERS or offset.dim() != 1:
+    if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
         raise ValueError(f"offset: expected an integer tensor of shape (B,), got {kind(offset)}")
     device = offset.device if device is None else device
     queries = torch.arange(query_length, device=device) + offset.to(device)[:, None]
     return (torch.arange(key_length, device=device) <= queries[..., None])[:, None]
+
+
+def same_group(groups: Tensor) -> Tensor:
+    """The mask that lets each position attend to those of its own group, in the contract's shape.
+
+    Shapes: ``groups (B, T)``, integers that number the groups, a sentence's words for instance; returns
+    ``(B, 1, T, T)``.
+
+    Raises:
+        ValueError: ``groups`` is not an integer tensor of two axes.
+    """
+    check_integers("groups", groups, axes=2)
+    return (groups[:, :, None] == groups[:, None, :])[:, None]
 
 
 def by_key_head(x: Tensor | None, groups: int) -> Tensor | None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import capture_attention, masks
-from attn_core.context import ContextEncoder, DynamicContext, GlobalContext, HierarchicalContext, same_group
+from attn_core.context import ContextEncoder, DynamicContext, GlobalContext, HierarchicalContext
 from attn_core.data import Vocab
 from attn_core.data.ambiguous import KINDS, SENSES, AmbiguousWord, ambiguous_words
 from attn_core.train.schedules import cosine
@@ -35,7 +35,7 @@ from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
 TRAIN, TEST = 12_000, 1_200
-STEPS, BATCH_SIZE, LEARNING_RATE = 1600, 64, 2e-3
+STEPS, BATCH_SIZE, LEARNING_RATE = 2400, 32, 2e-3
 POINTS = 8  # how often a model is tested while it learns
 MODEL_DIM, HEADS, LAYERS, FEED_FORWARD_DIM = 64, 4, 2, 128
 TIMED_STEPS = 12
@@ -111,7 +111,7 @@ class Reader(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Logits ``(B, 2)`` of the two senses."""
         tokens, lengths, sentences = batch[:3]
-        near = same_group(sentences)
+        near = masks.same_group(sentences)
         if isinstance(self.encoder, ContextEncoder):
             x = self.encoder(tokens, lengths, sentences, mask=near if self.seen == "sentence" else None)
         else:

@@ -75,3 +75,18 @@ def test_heads_are_sorted_by_the_key_head_that_they_read(shape, sorted_by_head):
     assert found.shape == sorted_by_head and masks.by_key_head(None, 2) is None
     if shape[0] == 6:  # three query heads in a row read each key head
         assert torch.equal(found[0, 1, 0], x[3])
+
+
+def test_same_group_lets_each_position_see_its_own_group():
+    groups = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 2, 2, 0, -7, 99]])
+    mask = masks.same_group(groups)
+    assert mask.shape == (2, 1, 6, 6)
+    assert mask.dtype == torch.bool
+    for row, numbers in enumerate(groups.tolist()):
+        assert mask[row, 0].tolist() == [[mine == other for other in numbers] for mine in numbers]
+
+
+@pytest.mark.parametrize("groups", [torch.tensor([0, 1]), torch.rand(2, 3), [[0, 1]]])
+def test_same_group_refuses_what_numbers_no_group(groups):
+    with pytest.raises(ValueError, match=r"groups: expected an integer tensor of 2 axes, got "):
+        masks.same_group(groups)

@@ -17,7 +17,7 @@ from attn_core.context.forms import (
     HierarchicalContext,
     global_context,
 )
-from attn_core.context.sentences import same_group, sentence_members
+from attn_core.context.sentences import sentence_members
 
 __all__ = [
     "AttentionPooling",
@@ -29,6 +29,5 @@ __all__ = [
     "HierarchicalContext",
     "blend",
     "global_context",
-    "same_group",
     "sentence_members",
 ]

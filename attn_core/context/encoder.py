@@ -82,7 +82,7 @@ class ContextEncoder(nn.Module):
 
         ``sentence_numbers (B, T)`` says in which sentence a word stands. ``mask`` (True = may attend), broadcastable to
         ``(B, H, T, T)``, hides more than padding from the attention, and nothing from the context: with
-        ``same_group(sentence_numbers)`` a word attends to its own sentence.
+        ``masks.same_group(sentence_numbers)`` a word attends to its own sentence.
 
         Raises:
             ValueError: tokens of another kind or shape or outside the vocabulary, lengths or sentence numbers that do

@@ -3,20 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import kind
-
-
-def same_group(groups: Tensor) -> Tensor:
-    """The mask that lets each position attend to those of its own group, in the contract's shape.
-
-    Shapes: ``groups (B, T)``, integers that number the groups, a sentence's words for instance; returns
-    ``(B, 1, T, T)``.
-
-    Raises:
-        ValueError: ``groups`` is not an integer tensor of two axes.
-    """
-    _check_numbers("groups", groups)
-    return (groups[:, :, None] == groups[:, None, :])[:, None]
+from attn_core.contract import check_integers, kind
 
 
 def sentence_members(sentence_numbers: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -30,7 +17,7 @@ def sentence_members(sentence_numbers: Tensor, mask: Tensor | None = None) -> Te
         ValueError: ``sentence_numbers`` is not an integer tensor of two axes, has a word in a sentence below 0 or above
             T − 1, or ``mask`` is not a boolean tensor of its shape.
     """
-    _check_numbers("sentence_numbers", sentence_numbers)
+    check_integers("sentence_numbers", sentence_numbers, axes=2)
     if mask is not None:
         check_words(mask, sentence_numbers)
     true = sentence_numbers if mask is None else sentence_numbers[mask]
@@ -55,9 +42,3 @@ def check_words(mask: Tensor, of: Tensor) -> None:
         raise ValueError(f"mask: expected a boolean tensor of shape {wanted}, got {kind(mask)}")
     if mask.device != of.device:
         raise ValueError(f"mask: expected device {of.device}, as the rest, got {mask.device}")
-
-
-def _check_numbers(name: str, numbers: Tensor) -> None:
-    integers = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-    if not isinstance(numbers, Tensor) or numbers.dtype not in integers or numbers.dim() != 2:
-        raise ValueError(f"{name}: expected an integer tensor of two axes, got {kind(numbers)}")

@@ -11,7 +11,6 @@ from attn_core.context import (
     DynamicContext,
     GlobalContext,
     HierarchicalContext,
-    same_group,
 )
 from attn_core.positions import Learned, Rotary
 from attn_core.transformer import TransformerConfig, TransformerEncoder
@@ -71,7 +70,7 @@ def test_padding_changes_nothing(form):
 def test_confined_to_its_sentence_a_word_feels_another_through_the_context_alone(form):
     model, other = make(form), TOKENS.clone()
     other[0, 5] = 10
-    mask = same_group(NUMBERS)
+    mask = masks.same_group(NUMBERS)
 
     def change():
         return (model(TOKENS, LENGTHS, NUMBERS, mask=mask) - model(other, LENGTHS, NUMBERS, mask=mask))[0, :4].abs()

@@ -11,7 +11,6 @@ from attn_core.context import (
     GlobalContext,
     HierarchicalContext,
     global_context,
-    same_group,
     sentence_members,
 )
 from tests.context import reference
@@ -129,7 +128,7 @@ def test_the_weights_of_words_and_sentences_are_captured():
     torch.testing.assert_close(of_words[0, 0, 1, 2:5], weights, atol=1e-5, rtol=0)
 
 
-def test_members_and_the_mask_of_a_group():
+def test_the_members_of_each_sentence():
     members = sentence_members(NUMBERS, WORDS)
     assert members.shape == (4, 3, 6)
     for row in range(4):
@@ -137,12 +136,6 @@ def test_members_and_the_mask_of_a_group():
             stands_in = [n for n in range(3) if members[row, n, place]]
             assert stands_in == ([int(NUMBERS[row, place])] if place < LENGTHS[row] else [])
     assert sentence_members(NUMBERS[:0]).shape == (0, 1, 6) and sentence_members(NUMBERS[:, :0]).shape == (4, 1, 0)
-    mask = same_group(NUMBERS)
-    assert mask.shape == (4, 1, 6, 6) and mask.dtype == torch.bool
-    for row in range(4):
-        for i in range(6):
-            for j in range(6):
-                assert bool(mask[row, 0, i, j]) == (NUMBERS[row, i].item() == NUMBERS[row, j].item())
 
 
 def test_empty_batches_and_sequences_pass():
@@ -210,8 +203,6 @@ def test_sentence_numbers_are_checked(form, numbers, message):
         lambda: global_context(X[0]),
         lambda: global_context(X.long()),
         lambda: global_context(X, WORDS.to("meta")),
-        lambda: same_group(NUMBERS[0]),
-        lambda: same_group(X),
         lambda: sentence_members(NUMBERS.bool()),
         lambda: sentence_members(NUMBERS, WORDS[0]),
         *(lambda form=form: form(0) for form in (AttentionPooling, GlobalContext, *FORMS)),
