@@ -93,12 +93,15 @@ def test_the_first_layer_alone_is_confined():
     assert not first[far].any() and second[far].any()
 
 
-def test_batches_are_the_same_for_all_and_have_each_example_once_an_epoch():
+def test_batches_are_the_same_for_all_and_have_each_twin_beside_the_other_once_an_epoch():
     drawn = [batch for _, batch in zip(range(3), context.batches(1), strict=False)]
     again = [batch for _, batch in zip(range(3), context.batches(1), strict=False)]
     assert all(torch.equal(a.tokens, b.tokens) for a, b in zip(drawn, again, strict=True))
     seen = sorted(tuple(row[row > 0].tolist()) for batch in drawn for row in batch.tokens)
     assert seen == sorted(tuple(row[row > 0].tolist()) for row in context.corpus()[0].tokens)
+    for batch in drawn:
+        assert torch.equal(batch.candidates[::2], batch.candidates[1::2])
+        assert torch.equal(batch.senses[::2], 1 - batch.senses[1::2])
 
 
 def test_shares_are_counted_by_kind():
