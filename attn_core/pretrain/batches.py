@@ -118,7 +118,8 @@ class _TextBatches:
         )
 
     def _targets(self, source: Tensor, by: torch.Generator) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        """The inputs and targets of packed texts: where nothing is hidden, the texts and ones."""
+        return source, torch.ones(len(source), 1, dtype=torch.int64)
 
 
 class MaskedBatches(_TextBatches):
@@ -155,9 +156,6 @@ class LabelledBatches(_TextBatches):
             if text.label < 0:
                 raise ValueError(f"texts: expected a label of 0 or more for each, got {text!r}")
         super().__init__(lambda number: texts, vocab, batch_size=batch_size, seed=seed)
-
-    def _targets(self, source: Tensor, by: torch.Generator) -> tuple[Tensor, Tensor]:
-        return source, torch.ones(len(source), 1, dtype=torch.int64)
 
 
 def pack(text: Text, vocab: PretrainingVocab) -> tuple[Tensor, Tensor]:
