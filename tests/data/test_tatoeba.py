@@ -51,8 +51,9 @@ def made_up():
 def zipped(text, name="fra-eng/fra.txt"):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("fra-eng/_about.txt", "Made up for a test.")
-        archive.writestr(name, text)
+        # A ZipInfo has a fixed date: with the time of day, workers that collect apart would name tests differently.
+        archive.writestr(zipfile.ZipInfo("fra-eng/_about.txt"), "Made up for a test.")
+        archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     return content.getvalue()
 
 
