@@ -106,9 +106,11 @@ class MaskedWordExplorer(StaticWidget):
             return check_whole(name, value, 0, len(self.sentences) - 1)
         if name != "position":
             return check_whole(name, value, -1, getattr(self, f"{name}s") - 1)
-        index = check_whole(name, value, -1, len(self.sentences[self.sentence]) - 1)
-        if index >= 0 and self.predictions[self.sentence][index] is None:
-            expected = ", ".join(map(str, self._hideable(self.sentence)))
+        # A new widget's traits are validated in no fixed order: the sentence may not have been looked at yet.
+        sentence = check_whole("sentence", self.sentence, 0, len(self.sentences) - 1)
+        index = check_whole(name, value, -1, len(self.sentences[sentence]) - 1)
+        if index >= 0 and self.predictions[sentence][index] is None:
+            expected = ", ".join(map(str, self._hideable(sentence)))
             raise RefusedError(f"position: expected -1 or a word that can be hidden ({expected}), got {value!r}")
         return index
 
