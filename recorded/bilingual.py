@@ -42,8 +42,8 @@ PARAGRAPHS, TESTED = 12_000, 500
 CANDIDATES = 200
 SHORTEST = 5
 """Words that a sentence has at least, in both languages, to be a candidate."""
-EPOCHS, BATCH_SIZE, LEARNING_RATE = 18, 64, 3e-3
-SIZES: dict[str, Any] = {"model_dim": 64, "num_heads": 4, "num_layers": 3, "feed_forward_dim": 256, "norm_first": True}
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 12, 32, 3e-3
+SIZES: dict[str, Any] = {"model_dim": 64, "num_heads": 4, "num_layers": 2, "feed_forward_dim": 256, "norm_first": True}
 PROCESSES = 2
 
 Words = Sequence[str]
