@@ -2,7 +2,7 @@
 
 In each task a bag of words is right half the time. "sense": does a sentence make sense, or have two nouns changed
 places? "order": are its words in order, or have any two changed places? "entailment": does the second sentence follow
-from the first? "next sentence": is it the one that came next? This is what one kind of pretraining has had beside
+from the first? "next sentence": is it the rest of the same story? This is what one kind of pretraining has had beside
 hidden words. No sentence of the first two tasks stands in the stories that are read.
 
 Source: Devlin et al. 2018 (both kinds of pretraining); Liu et al. 2019, section 4.2 (whether the second helps).

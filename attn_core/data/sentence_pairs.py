@@ -1,4 +1,4 @@
-"""Tasks over two sentences: does B come next, and does B follow from A, where only word order tells."""
+"""Tasks over two texts: does B come next, and does B follow from A, where only word order tells."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from attn_core.data.verbs import BE
 
 @dataclass(frozen=True)
 class NextSentence:
-    """The beginning of a paragraph and a sentence; `follows` says whether it is the one that stands there."""
+    """The beginning of a paragraph and the rest of one; `follows` says whether it is the rest of this one."""
 
     first: tuple[Pair, ...]
-    second: Pair
+    second: tuple[Pair, ...]
     follows: bool
 
 
 def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[NextSentence, ...]:
-    """One example of each paragraph, cut at a random place: half with the true next sentence, half with another's.
+    """One example of each paragraph, cut at a random place: half with their own rest, half with another's.
 
-    The wrong sentence had the same number in its own paragraph, and stands nowhere in this one. Another seed gives
-    other cuts and other wrong sentences.
+    The wrong rest has as many sentences, from a paragraph of as many, and begins with one that this paragraph has not:
+    neither its length nor its place tells. Another seed gives other cuts and other wrong rests.
 
-    Raises: ValueError for fewer than two paragraphs, one of a single sentence, no wrong sentence to be had, or a seed
-    that is not an integer of 0 or more.
+    Raises: ValueError for fewer than two paragraphs, one of a single sentence, no wrong rest to be had, or a seed that
+    is not an integer of 0 or more.
 
-    Source: Devlin et al. 2018, section 3.1, task 2.
+    Source: Devlin et al. 2018, section 3.1, task 2, whose "sentences" are stretches of text too.
     """
     check_sizes({"seed": seed})
     if len(paragraphs) < 2:
         raise ValueError(f"paragraphs: expected two or more, got {len(paragraphs)}")
-    numbered: dict[int, list[Pair]] = {}
+    alike: dict[int, list[Paragraph]] = {}
     for paragraph in paragraphs:
         if not isinstance(paragraph, Paragraph) or len(paragraph.sentences) < 2:
             raise ValueError(f"paragraphs: expected Paragraphs of two sentences or more, got {paragraph!r}")
-        for number, pair in enumerate(paragraph.sentences):
-            numbered.setdefault(number, []).append(pair)
+        alike.setdefault(len(paragraph.sentences), []).append(paragraph)
     random = stream("next sentences", seed)
     answers = [number % 2 == 0 for number in range(len(paragraphs))]
     random.shuffle(answers)
@@ -53,19 +52,19 @@ def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[N
     for paragraph, follows in zip(paragraphs, answers, strict=True):
         own = paragraph.sentences
         at = random.randrange(1, len(own))
-        second = own[at] if follows else _wrong(random, own, numbered[at])
+        second = own[at:] if follows else _wrong(random, own, at, alike[len(own)])
         examples.append(NextSentence(own[:at], second, follows))
     return tuple(examples)
 
 
-def _wrong(random: Random, own: tuple[Pair, ...], others: list[Pair]) -> Pair:
-    """A sentence that this paragraph has not, in either language."""
+def _wrong(random: Random, own: tuple[Pair, ...], at: int, others: list[Paragraph]) -> tuple[Pair, ...]:
+    """The rest of another paragraph, whose first sentence this one has in neither language."""
     said = {words for pair in own for words in (pair.source, pair.target)}
     for _ in range(1_000):
-        pair = random.choice(others)
-        if said.isdisjoint((pair.source, pair.target)):
-            return pair
-    raise ValueError("paragraphs: expected some that differ, found no sentence that one of them has not")
+        rest = random.choice(others).sentences[at:]
+        if said.isdisjoint((rest[0].source, rest[0].target)):
+            return rest
+    raise ValueError("paragraphs: expected some that differ, found no rest that begins unlike one of them")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attn_core.contract import check_size
 from attn_core.data import Vocab
 from attn_core.data.batches import POOL
+from attn_core.data.pairs import Pair
 from attn_core.data.paragraphs import Paragraph, check_sizes
 from attn_core.data.sentence_pairs import next_sentences
 from attn_core.data.vocab import PretrainingVocab
@@ -193,16 +194,18 @@ def two_part_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callabl
     def texts(number: int) -> Sequence[Text]:
         random = Random((seed << 32) + number)
         cuts = [random.randrange(1, max(2, len(one.sentences))) for one in paragraphs]
-        return [Text(*_parts(one, at)) for one, at in zip(paragraphs, cuts, strict=True)]
+        return [
+            Text(_english(one.sentences[:at]), _english(one.sentences[at:]))
+            for one, at in zip(paragraphs, cuts, strict=True)
+        ]
 
     return texts
 
 
 def next_sentence_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
-    """The English beginning of each paragraph, and the next sentence (class 1) or one from elsewhere (class 0).
+    """The English beginning of each paragraph, and its rest (class 1) or the rest of another one (class 0).
 
-    Each epoch cuts anew, and draws other sentences. Of the paragraphs only what stands before the cut, and one
-    sentence, is read in an epoch.
+    Each epoch cuts anew, and draws other rests. As many words are read as with ``two_part_texts``.
 
     Raises:
         ValueError: when called, as ``next_sentences``.
@@ -210,18 +213,16 @@ def next_sentence_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Ca
 
     def texts(number: int) -> Sequence[Text]:
         return [
-            Text(tuple(word for pair in one.first for word in pair.source), one.second.source, int(one.follows))
+            Text(_english(one.first), _english(one.second), int(one.follows))
             for one in next_sentences(paragraphs, seed=(seed << 16) + number)
         ]
 
     return texts
 
 
-def _parts(paragraph: Paragraph, at: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The English words before a sentence and from it on."""
-    words = paragraph.source
-    first = sum(len(pair.source) for pair in paragraph.sentences[:at])
-    return words[:first], words[first:]
+def _english(sentences: Sequence[Pair]) -> tuple[str, ...]:
+    """Their English words, one after another."""
+    return tuple(word for pair in sentences for word in pair.source)
 
 
 def _plan(lengths: list[int], size: int, seed: int | None, number: int) -> list[list[int]]:

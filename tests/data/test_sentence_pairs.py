@@ -22,10 +22,10 @@ c = entailments(train=160, valid=16, test=16, combinations=64, seed=7)
 text = repr([[(e.premise.source, e.premise.target, e.hypothesis.source, e.hypothesis.target, e.follows, e.family,
                sorted(e.combinations)) for e in part] for part in (c.train, c.valid, c.test, c.combinations)])
 n = next_sentences(paragraph_corpus(train=60, valid=0, test=0).train, seed=7)
-text += repr([(len(e.first), e.second.source, e.follows) for e in n])
+text += repr([(len(e.first), [pair.source for pair in e.second], e.follows) for e in n])
 print(zlib.crc32(text.encode()))
 """
-RECORDED = 655787360
+RECORDED = 1671367116
 PARTS = ("train", "valid", "test", "combinations")
 
 
@@ -83,11 +83,12 @@ def test_half_are_the_next_sentence(paragraphs):
         at = len(example.first)
         assert example.first == paragraph.sentences[:at] and 1 <= at < len(paragraph.sentences)
         if example.follows:
-            assert example.second == paragraph.sentences[at]
+            assert example.second == paragraph.sentences[at:]
         else:
             for pair in paragraph.sentences:
-                assert example.second.source != pair.source and example.second.target != pair.target
-            assert any(other.sentences[at : at + 1] == (example.second,) for other in paragraphs.train)
+                assert example.second[0].source != pair.source and example.second[0].target != pair.target
+            others = [other for other in paragraphs.train if len(other.sentences) == len(paragraph.sentences)]
+            assert any(other.sentences[at:] == example.second for other in others)
     again = next_sentences(paragraphs.train, seed=1)
     assert [e.follows for e in again] != [e.follows for e in examples]
     cuts = Counter(len(e.first) for e in examples)
@@ -95,11 +96,11 @@ def test_half_are_the_next_sentence(paragraphs):
 
 
 def test_what_simple_guesses_reach_for_the_next_sentence(paragraphs):
-    """Bags of words alone nothing, their overlap three quarters; what the paragraph's story holds, nearly all."""
+    """Bags of words alone nothing, their overlap three quarters or more; what the paragraph's story holds, nearly all."""
     train, test = next_sentences(paragraphs.train), next_sentences(paragraphs.test)
 
     def bags(example):
-        first, second = [word for pair in example.first for word in pair.source], example.second.source
+        first, second = ([word for pair in part for word in pair.source] for part in (example.first, example.second))
         return (first, second), example.follows
 
     def overlap(example):
@@ -108,10 +109,10 @@ def test_what_simple_guesses_reach_for_the_next_sentence(paragraphs):
 
     bag = logistic_accuracy([bags(e) for e in train], [bags(e) for e in test])
     shared = logistic_accuracy([overlap(e) for e in train], [overlap(e) for e in test])
-    story = sum((e.second.structure == e.first[0].structure) == e.follows for e in test) / len(test)
+    story = sum((e.second[0].structure == e.first[0].structure) == e.follows for e in test) / len(test)
     print(f"next sentence: bag {bag:.3f}, overlap {shared:.3f}, same story {story:.3f}")
     assert 0.44 <= bag <= 0.56
-    assert 0.68 <= shared <= 0.80
+    assert 0.72 <= shared <= 0.86
     assert story >= 0.94
 
 

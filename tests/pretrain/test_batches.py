@@ -96,8 +96,8 @@ def test_next_sentences_change_with_the_epoch_and_half_of_them_follow():
     texts = next_sentence_texts(PARAGRAPHS, seed=1)
     assert texts(0) == texts(0) != texts(1) and texts(1) != next_sentence_texts(PARAGRAPHS, seed=2)(1)
     for text, paragraph in zip(texts(3), PARAGRAPHS, strict=True):
-        own = paragraph.source[: len(text.first) + len(text.second)]
-        assert (own == (*text.first, *text.second)) == bool(text.label)
+        assert paragraph.source[: len(text.first)] == text.first and text.second
+        assert (paragraph.source == (*text.first, *text.second)) == bool(text.label)
     assert sum(text.label for text in texts(3)) == len(PARAGRAPHS) // 2
 
 

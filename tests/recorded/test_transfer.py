@@ -36,8 +36,8 @@ def test_every_task_has_its_labels_or_says_that_it_has_not(world):
     assert {len(parts["test"]) for parts in world.tasks.values()} == {40}
     assert world.counts("sense") == [10, 30]
     assert world.counts("entailment") == [30]
-    with pytest.raises(ValueError, match="held: expected more than 4 paragraphs"):
-        transfer.World(transfer.Plan(20, 4, 40, 1, 1, {10: 1})).tasks  # noqa: B018
+    with pytest.raises(ValueError, match="held: expected more than 150 paragraphs"):
+        transfer.World(transfer.Plan(60, 150, 400, 1, 1, {30: 1})).tasks  # noqa: B018
 
 
 def test_two_words_are_exchanged_in_every_other_text():
