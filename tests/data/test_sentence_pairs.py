@@ -96,7 +96,7 @@ def test_half_are_the_next_sentence(paragraphs):
 
 
 def test_what_simple_guesses_reach_for_the_next_sentence(paragraphs):
-    """Bags of words alone nothing, their overlap three quarters or more; what the paragraph's story holds, nearly all."""
+    """Bags of words alone nothing, their overlap three quarters; what the paragraph's story holds, nearly all."""
     train, test = next_sentences(paragraphs.train), next_sentences(paragraphs.test)
 
     def bags(example):
