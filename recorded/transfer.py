@@ -145,11 +145,15 @@ def pretrain(
     texts = (next_sentence_texts if next_too else two_part_texts)(world.stories.train, seed=seed)
     batches: Any = MaskedBatches(texts, world.vocab, batch_size=BATCH_SIZE, seed=seed)
     loss: Any = masked_and_next_loss if next_too else masked_loss
-    unseen = next_sentence_texts(world.stories.test[: world.plan.tested])
-    tested = list(MaskedBatches(unseen, world.vocab, batch_size=100, seed=None))
+    unseen = world.stories.test[: world.plan.tested]
+    words, rests = (
+        list(MaskedBatches(texts(unseen), world.vocab, batch_size=100, seed=None))
+        for texts in (two_part_texts, next_sentence_texts)
+    )
 
     def validate(trained: Any) -> dict[str, float]:
-        return masked_scores(trained, tested)
+        """Hidden words of true stories, whatever was trained; and whether it tells their rests from others."""
+        return masked_scores(trained, rests) | masked_scores(trained, words)
 
     history = fit(
         model,
