@@ -2,9 +2,10 @@
 
 Both languages share one vocabulary and all weights. "apart" reads English paragraphs and other paragraphs in French, so
 that nothing says which sentence translates which; "pairs" reads half as many of these, and the other half of its text
-as a paragraph beside its translation, words hidden in both. Then, among some sentences that no training has seen, the
-translation is sought by the cosine of mean vectors: before any training, and after it, at each layer; also with each
-language's own mean vector subtracted first, for the two languages may lie apart as wholes.
+as a paragraph beside its translation, words hidden in both; "english" and "french" read as much in one language, and of
+the other they have the vocabulary alone. Then, among some sentences that no training has seen, the translation is
+sought by the cosine of mean vectors: before any training, and after it, at each layer; also with each language's own
+mean vector subtracted first, for the two languages may lie apart as wholes.
 
 Source: Conneau and Lample 2019 (translation language modelling); Conneau et al. 2020 (what makes languages meet).
 """
@@ -37,7 +38,7 @@ from attn_core.transformer import TransformerConfig
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
-KINDS = ("apart", "pairs")
+KINDS = ("apart", "pairs", "english", "french")
 PARAGRAPHS, TESTED = 12_000, 500
 CANDIDATES = 200
 SHORTEST = 5
@@ -50,11 +51,13 @@ Words = Sequence[str]
 
 
 def texts_of(kind: str, paragraphs: Sequence[Paragraph]) -> list[Text]:
-    """What each kind reads: of the first half of the paragraphs the English, of the second the French, or half of that.
+    """What each kind reads: one language of all paragraphs; or English of the first half, French of the second.
 
-    With "pairs", every other text is left out, and a pair of both languages of a paragraph takes the place of two; one
+    With "pairs", every other text of these is left out, and a pair of both languages of a paragraph takes the place of two; one
     pair in two has French first.
     """
+    if kind in ("english", "french"):
+        return [Text(p.source if kind == "english" else p.target) for p in paragraphs]
     half = len(paragraphs) // 2
     alone = [Text(p.source) for p in paragraphs[:half]] + [Text(p.target) for p in paragraphs[half:]]
     if kind == "apart":
@@ -109,7 +112,7 @@ def measure(
     model = MaskedLanguageModel(encoder)
     texts, sides = texts_of(kind, train), candidates(test, count)
     # A pair is as long as two texts: of the same number of words in all, as many steps are made.
-    size = BATCH_SIZE if kind == "apart" else BATCH_SIZE * 3 // 4
+    size = BATCH_SIZE * 3 // 4 if kind == "pairs" else BATCH_SIZE
     batches = MaskedBatches(lambda epoch: texts, vocab, batch_size=size, seed=seed)
     before = by_layer(encoder, sides, vocab)
     history = fit(
@@ -148,7 +151,7 @@ def _parts(values: list[float], size: int) -> list[list[float]]:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Both kinds with every seed, and what words spelled alike would find."""
+    """Every kind with every seed, and what words spelled alike would find."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     train, test, vocab = data(PARAGRAPHS, TESTED)
     sides = candidates(test, CANDIDATES)

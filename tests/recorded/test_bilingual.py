@@ -30,6 +30,11 @@ def test_pairs_are_half_of_the_words_and_each_language_comes_first_as_often():
     assert not any(t.first in sides or t.second in sides for t in pairs)
 
 
+def test_one_language_is_as_many_paragraphs():
+    assert [text.first for text in bilingual.texts_of("english", PARAGRAPHS)] == [p.source for p in PARAGRAPHS]
+    assert [text.first for text in bilingual.texts_of("french", PARAGRAPHS)] == [p.target for p in PARAGRAPHS]
+
+
 def test_candidates_are_long_distinct_and_translations():
     english, french = bilingual.candidates(PARAGRAPHS, 50)
     assert len(english) == len(french) == len(set(english)) == len(set(french)) == 50
@@ -60,4 +65,4 @@ def test_a_tiny_run(kind, monkeypatch):
     found = bilingual.measure(kind, 0, 80, 20, 15)
     json.dumps(found, allow_nan=False)
     assert len(found["before"]) == len(found["after"]) == 3
-    assert found["steps"] == 2 and set(found["masked"]) == {"english", "french"}
+    assert found["steps"] == 3 and set(found["masked"]) == {"english", "french"}
