@@ -119,6 +119,9 @@ def test_labelled_batches():
     assert rows == [pack(text, VOCAB)[0].tolist() for text in texts]
     assert torch.cat([b.labels for b in batches]).tolist() == [text.label for text in texts]
     assert all((b.at == 2).all() and b.target_out.tolist() == [[1]] * len(b) for b in batches)
+    shuffled = LabelledBatches(texts, VOCAB, batch_size=7, seed=3)
+    orders = [[row for batch in shuffled.epoch(n) for row in restored_sources(batch)] for n in (0, 1, 1)]
+    assert orders[0] != orders[1] == orders[2] and sorted(orders[0]) == sorted(orders[1]) == sorted(rows)
     batch = next(iter(batches))
     part = batch.rows(slice(1, 3)).to("cpu")
     assert len(part) == 2 and torch.equal(part.segments, batch.segments[1:3])

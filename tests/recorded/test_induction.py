@@ -67,7 +67,9 @@ def test_a_dry_run(tmp_path):
 def test_the_same_seed_gives_the_same_run():
     first, again = (induction.measure(2, 1) for _ in range(2))
     assert first["curve"] == again["curve"] and first["one_off"] == again["one_off"]
-    assert induction.measure(2, 0)["curve"] != first["curve"]
+    other = induction.measure(2, 0)["curve"]
+    assert other[0] != first["curve"][0]  # before any training: other weights
+    assert other != first["curve"]
 
 
 def test_only_the_head_named_is_off():
@@ -78,6 +80,7 @@ def test_only_the_head_named_is_off():
     )
     assert off[0]["induction"][1] != plain["induction"][1]  # the second layer reads what the first one wrote
     assert off[2]["induction"] == plain["induction"] and off[2]["second"] != plain["second"]
+    assert off[0]["second"] != off[1]["second"] and off[2]["second"] != off[3]["second"]
     assert induction.behaviour(model) == plain
 
 
