@@ -1,5 +1,7 @@
 """Encoder, heads and losses against arithmetic written out; tuning and freezing; training by `fit`."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional
@@ -112,6 +114,13 @@ def test_heads_by_hand(batch):
     torch.testing.assert_close(masked_loss(model, batch), surprise)
     wrong = -follows.log_softmax(-1)[torch.arange(len(batch)), batch.labels].mean()
     torch.testing.assert_close(masked_and_next_loss(model, batch), surprise + wrong)
+
+
+def test_scores_are_of_a_model_without_dropout():
+    model = MaskedLanguageModel(SegmentEncoder(replace(CONFIG, dropout=0.5)))
+    batches = list(MaskedBatches(two_part_texts(PARAGRAPHS), VOCAB, batch_size=8, seed=0))
+    wanted = masked_scores(model.eval(), batches)
+    assert masked_scores(model.train(), batches) == wanted and model.training
 
 
 def test_scores_are_over_all_words_and_texts():

@@ -100,6 +100,25 @@ def test_another_colour_makes_pairs_that_were_trained():
             elif word not in ("a", "an"):
                 assert other[at] == word
     assert captions.another_colour(("a", "pink", SHAPES[0]))[:2] == ("a", "red")
+    names = list(COLOURS)
+    for colour, shape in HELD_PAIRS:  # the next colour but one, for the next was never seen with this shape
+        before = names[names.index(colour) - 1]
+        assert captions.another_colour(("a", before, shape))[1] not in (before, colour)
+
+
+def test_the_weight_on_an_object_is_that_of_all_its_regions(monkeypatch):
+    drawn = draw_scenes(20)
+    even = [torch.full((len(caption) + 1, 36), 1 / 36) for caption in drawn.captions]
+    monkeypatch.setattr(captions, "region_maps", lambda model, batches: even)
+    found = captions.described(captions.captioner("soft"), drawn)
+    assert found["on_object"] == pytest.approx(1 - captions.guesses(drawn)["any_region"])
+
+
+def test_a_picture_is_also_asked_about_the_pairs_of_its_own_sort(tiny, monkeypatch):
+    asked, named = [], images.named
+    monkeypatch.setattr(images, "named", lambda model, drawn, pairs: asked.append(pairs) or named(model, drawn, pairs))
+    images.contrast(16, 0)
+    assert asked[-4:] == [images.EVERY_PAIR, list(TRAINED_PAIRS), images.EVERY_PAIR, list(HELD_PAIRS)]
 
 
 def test_a_guess_is_as_wrong_as_chance_makes_it():
