@@ -92,7 +92,7 @@ def prepare(make: Callable[..., nn.Module], *sizes: int, batch: int, backward: b
     side = sizes[-1]
     draw = torch.Generator().manual_seed(1)
     images = torch.randn(batch, 3, side, side, generator=draw).to(device)
-    toward = torch.randn(batch, sizes[0], generator=draw).to(device)
+    toward = torch.randn(batch, sizes[0], generator=draw).to(device) / sizes[0] ** 0.5
     model = make(*sizes).to(device).train(backward)
 
     def vectors(x: Tensor) -> Tensor:
