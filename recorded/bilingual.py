@@ -53,8 +53,8 @@ Words = Sequence[str]
 def texts_of(kind: str, paragraphs: Sequence[Paragraph]) -> list[Text]:
     """What each kind reads: one language of all paragraphs; or English of the first half, French of the second.
 
-    With "pairs", every other text of these is left out, and a pair of both languages of a paragraph takes the place of two; one
-    pair in two has French first.
+    With "pairs", every other text of these is left out, and a pair of both languages of a paragraph takes the place of
+    two; one pair in two has French first.
     """
     if kind in ("english", "french"):
         return [Text(p.source if kind == "english" else p.target) for p in paragraphs]
@@ -66,16 +66,27 @@ def texts_of(kind: str, paragraphs: Sequence[Paragraph]) -> list[Text]:
     return alone[::2] + [Text(p.second, p.first) if i % 2 else p for i, p in enumerate(pairs)]
 
 
-def candidates(paragraphs: Sequence[Paragraph], count: int) -> tuple[list[Words], list[Words]]:
-    """The first so many sentences that are long enough, and unlike all before them in both languages."""
-    found: dict[Words, Words] = {}
+def candidates(
+    paragraphs: Sequence[Paragraph], count: int, read: Sequence[Paragraph] = ()
+) -> tuple[list[Words], list[Words]]:
+    """The first so many sentences that are long enough, unlike all before them, and not ``read``, in both languages."""
+    seen = {words for paragraph in read for pair in paragraph.sentences for words in (pair.source, pair.target)}
+    found: list[tuple[Words, Words]] = []
     for pair in (pair for paragraph in paragraphs for pair in paragraph.sentences):
-        long = min(len(pair.source), len(pair.target)) >= SHORTEST
-        if long and pair.source not in found and pair.target not in found.values():
-            found[pair.source] = pair.target
+        both = pair.source, pair.target
+        if min(map(len, both)) >= SHORTEST and seen.isdisjoint(both):
+            seen |= {*both}
+            found.append(both)
     if len(found) < count:
         raise ValueError(f"count: expected at most the {len(found)} sentences that there are, got {count}")
-    return list(found)[:count], list(found.values())[:count]
+    english, french = zip(*found[:count], strict=True)
+    return list(english), list(french)
+
+
+def by_length(texts: Sequence[Words]) -> float:
+    """How often one finds a text who knows its number of words, and guesses among those that have as many."""
+    lengths = [len(words) for words in texts]
+    return sum(1 / lengths.count(length) for length in lengths) / len(lengths)
 
 
 def found_again(english: Tensor, french: Tensor) -> dict[str, float]:
@@ -110,7 +121,7 @@ def measure(
     torch.manual_seed(seed)
     encoder = SegmentEncoder(TransformerConfig(len(vocab), dropout=0.0, **SIZES))
     model = MaskedLanguageModel(encoder)
-    texts, sides = texts_of(kind, train), candidates(test, count)
+    texts, sides = texts_of(kind, train), candidates(test, count, train)
     # A pair is as long as two texts: of the same number of words in all, as many steps are made.
     size = BATCH_SIZE * 3 // 4 if kind == "pairs" else BATCH_SIZE
     batches = MaskedBatches(lambda epoch: texts, vocab, batch_size=size, seed=seed)
@@ -154,7 +165,7 @@ def run(folder: Path) -> dict[str, Any]:
     """Every kind with every seed, and what words spelled alike would find."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     train, test, vocab = data(PARAGRAPHS, TESTED)
-    sides = candidates(test, CANDIDATES)
+    sides = candidates(test, CANDIDATES, train)
     jobs = [(kind, seed) for seed in SEEDS for kind in KINDS]
     importable = importlib.import_module("recorded.bilingual").measure  # run.py loads this file under another name
     with ProcessPoolExecutor(PROCESSES, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
@@ -168,5 +179,6 @@ def run(folder: Path) -> dict[str, Any]:
     }
     corpus = {"paragraphs": len(train), "vocabulary": len(vocab), "examples": [" ".join(side[0]) for side in sides]}
     alike = spelled_alike(train, sides)
-    chances = {"candidates": CANDIDATES, "chance": 1 / CANDIDATES, "spelled_alike": alike}
+    chances: dict[str, Any] = {"candidates": CANDIDATES, "chance": 1 / CANDIDATES, "by_length": by_length(sides[1])}
+    chances["spelled_alike"] = alike
     return rounded({"training": training, "corpus": corpus, **chances, "runs": runs})

@@ -27,7 +27,7 @@ from attn_core.data.paragraphs import ParagraphCorpus, paragraph_corpus
 from attn_core.data.plausible import plausible_sentences
 from attn_core.data.sentence_pairs import entailments
 from attn_core.pretrain import (
-    Classifier,
+    ClassHead,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
@@ -37,10 +37,10 @@ from attn_core.pretrain import (
     Text,
     class_logits,
     class_loss,
-    frozen_from,
     masked_and_next_loss,
     masked_loss,
     masked_scores,
+    mean_vectors,
     next_sentence_texts,
     tuned_from,
     two_part_texts,
@@ -53,6 +53,7 @@ SEEDS = (0, 1, 2)
 STARTS = ("masked", "masked, next", "scratch")
 BATCH_SIZE, LEARNING_RATE = 32, 3e-3
 TUNING_BATCH, TUNING_RATE = 32, 1e-3
+FROZEN_STEPS, FROZEN_RATE = 1_000, 3e-3
 LAYERS, WIDTH, HEADS = 2, 64, 4
 GROWN = [(1, 32), (2, 32), (1, 64), (2, 64), (4, 64), (2, 128)]
 PROCESSES = 2
@@ -67,7 +68,7 @@ class Plan:
     tested: int = 1_000
     epochs: int = 12
     growing: int = 4
-    labels: dict[int, int] = field(default_factory=lambda: {10: 150, 30: 120, 100: 60, 300: 30, 1000: 12})
+    labels: dict[int, int] = field(default_factory=lambda: {10: 200, 30: 200, 100: 120, 300: 80, 1000: 40})
 
 
 @dataclass(frozen=True)
@@ -170,24 +171,51 @@ def pretrain(
     return model, about | {"train_seconds": history.seconds, "curve": history.validation}
 
 
-def tuned(model: Classifier, parts: dict[str, list[Text]], labels: int, world: World, seed: int) -> dict[str, Any]:
-    """Train on the first so many labels; the accuracy on the test part."""
+def tuned(
+    encoder: SegmentEncoder, parts: dict[str, list[Text]], labels: int, world: World, seed: int
+) -> dict[str, Any]:
+    """Train a copy of the encoder and a new head on the first so many labels; the accuracy on the test part."""
+    model = tuned_from(encoder, 2)
     batches: Any = LabelledBatches(parts["train"][:labels], world.vocab, batch_size=TUNING_BATCH, seed=seed)
     loss: Any = class_loss
     epochs = world.plan.labels[labels]
     options: dict[str, Any] = {"learning_rate": TUNING_RATE, "seed": seed, "device": "cpu", "progress": False}
     history = fit(model, batches, epochs=epochs, loss=loss, **options)
-    right = answers(model, parts["test"], world.vocab) == torch.tensor([text.label for text in parts["test"]])
-    return {"labels": labels, "last_loss": history.losses[-1], "test": right.float().mean().item()}
+    logits = class_logits(model, LabelledBatches(parts["test"], world.vocab, batch_size=200))
+    return {"labels": labels, "last_loss": history.losses[-1], "test": share_right(logits, parts["test"])}
 
 
-def answers(model: Classifier, texts: Sequence[Text], vocab: PretrainingVocab) -> Tensor:
-    """The class of each text as the model has it, `(N,)`."""
-    return class_logits(model, LabelledBatches(texts, vocab, batch_size=200)).argmax(-1)
+@torch.no_grad()
+def features(encoder: SegmentEncoder, texts: list[Text], vocab: PretrainingVocab) -> dict[str, Tensor]:
+    """What the encoder makes of each text: the vector of <cls>, and the mean of its words', each ``(N, C)``."""
+    found: dict[str, list[Tensor]] = {"frozen": [], "frozen, mean": []}
+    for batch in LabelledBatches(texts, vocab, batch_size=200):
+        x = encoder(batch.source, batch.source_lengths, batch.segments)
+        found["frozen"].append(x[:, 0])
+        found["frozen, mean"].append(mean_vectors(x, batch.source))
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def head_on(x: dict[str, Tensor], parts: dict[str, list[Text]], labels: int) -> dict[str, Any]:
+    """Train a head alone on the first so many vectors ``x["train"]``; the accuracy on ``x["test"]``."""
+    head = ClassHead(x["train"].shape[1], 2)
+    optimizer = torch.optim.Adam(head.parameters(), lr=FROZEN_RATE)
+    classes = torch.tensor([text.label for text in parts["train"][:labels]])
+    for _ in range(FROZEN_STEPS):
+        loss = functional.cross_entropy(head(x["train"][:labels]), classes)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return {"labels": labels, "last_loss": loss.item(), "test": share_right(head(x["test"]), parts["test"])}
+
+
+def share_right(logits: Tensor, texts: list[Text]) -> float:
+    """The share of texts whose class has the greatest logit."""
+    return (logits.argmax(-1) == torch.tensor([text.label for text in texts])).float().mean().item()
 
 
 def measure(start: str, seed: int, plan: Plan, folder: Path) -> dict[str, Any]:
-    """One start: pretrained or not, then tuned, and frozen where pretrained, with all numbers of labels."""
+    """One start: pretrained or not, then tuned, and frozen, with all numbers of labels."""
     world = World(plan)
     encoder = new_encoder(world, seed)
     result: dict[str, Any] = {"start": start, "seed": seed, "tuning": []}
@@ -196,13 +224,15 @@ def measure(start: str, seed: int, plan: Plan, folder: Path) -> dict[str, Any]:
         if start == "masked" and seed == SEEDS[0]:
             save_file({name: x.half() for name, x in model.state_dict().items()}, folder / "transfer.safetensors")
     for task, parts in world.tasks.items():
-        for weights, make in (("tuned", tuned_from), ("frozen", frozen_from)):
-            if weights == "frozen" and start == "scratch":
-                continue
-            for labels in world.counts(task):
+        encoder.eval()
+        frozen = {part: features(encoder, texts, world.vocab) for part, texts in parts.items()}
+        for labels in world.counts(task):
+            torch.manual_seed(seed)
+            found = [("tuned", tuned(encoder, parts, labels, world, seed))]
+            for weights in frozen["train"]:
                 torch.manual_seed(seed)
-                found = {"task": task, "weights": weights} | tuned(make(encoder, 2), parts, labels, world, seed)
-                result["tuning"].append(found)
+                found.append((weights, head_on({part: x[weights] for part, x in frozen.items()}, parts, labels)))
+            result["tuning"] += [{"task": task, "weights": weights} | one for weights, one in found]
         print(start, seed, [one for one in rounded(result["tuning"]) if one["task"] == task], flush=True)
     return rounded(result)
 
@@ -248,6 +278,7 @@ def run(folder: Path, plan: Plan = Plan(), seeds: Sequence[int] = SEEDS, grown: 
         sizes = [pool.submit(module.grow, layers, width, plan) for layers, width in grown]
         runs, growth = ([job.result() for job in jobs] for jobs in (starts, sizes))
     training = {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE, "tuning_batch_size": TUNING_BATCH}
+    training |= {"frozen_steps": FROZEN_STEPS, "frozen_learning_rate": FROZEN_RATE}
     training |= {"tuning_learning_rate": TUNING_RATE, "layers": LAYERS, "width": WIDTH, "heads": HEADS, "threads": 1}
     words = {task: bag_of_words(parts, world.vocab, max(plan.labels)) for task, parts in world.tasks.items()}
     about = {"plan": vars(plan), "vocabulary": list(world.vocab.tokens), "bag_of_words": words}

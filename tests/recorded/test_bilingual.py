@@ -43,6 +43,14 @@ def test_candidates_are_long_distinct_and_translations():
     assert min(map(len, (*english, *french))) >= bilingual.SHORTEST
     with pytest.raises(ValueError, match="count: expected at most"):
         bilingual.candidates(PARAGRAPHS, 5_000)
+    read = PARAGRAPHS[:5]
+    unread, _ = bilingual.candidates(PARAGRAPHS, 20, read)
+    assert set(english[:5]) & {pair.source for p in read for pair in p.sentences}
+    assert not set(unread) & {pair.source for p in read for pair in p.sentences}
+
+
+def test_who_knows_the_length_guesses_among_as_many():
+    assert bilingual.by_length(["ab", "cd", "efg", "hi"]) == pytest.approx((3 * 1 / 3 + 1) / 4)
 
 
 def test_subtracting_the_means_brings_languages_together_that_lie_apart():

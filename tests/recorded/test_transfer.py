@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attn_core.pretrain import MaskedLanguageModel
+from attn_core.pretrain import MaskedLanguageModel, Text, pack
 from recorded import transfer
 
 TINY = transfer.Plan(60, 150, 40, 1, 1, {10: 1, 30: 1})
@@ -53,6 +53,26 @@ def test_two_words_are_exchanged_in_every_other_text():
     assert len(transfer.word_orders(sentences, 2)) == 2
 
 
+def test_features_are_of_the_first_token_and_of_the_words_alone(world):
+    encoder = transfer.new_encoder(world, 0).eval()
+    texts = world.tasks["next sentence"]["test"][:3]
+    found = transfer.features(encoder, texts, world.vocab)
+    for number, text in enumerate(texts):
+        tokens, segments = pack(text, world.vocab)
+        x = encoder(tokens[None], torch.tensor([len(tokens)]), segments[None])[0]
+        words = tokens >= len(world.vocab.SPECIALS)
+        torch.testing.assert_close(found["frozen"][number], x[0])
+        torch.testing.assert_close(found["frozen, mean"][number], x[words].mean(0))
+
+
+def test_a_head_learns_from_the_labels_it_is_given_alone():
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    parts = {"train": [Text(("a",), label=int(row[0] > 0)) for row in x]}
+    parts["test"] = parts["train"]
+    found = [transfer.head_on({"train": x, "test": x}, parts, labels) for labels in (4, 60)]
+    assert found[1]["test"] == 1.0 > found[0]["test"] > 0.4 and found[0]["last_loss"] < 0.01
+
+
 class Here(Executor):
     """Runs what is submitted at once, in this process."""
 
@@ -74,7 +94,7 @@ def test_a_tiny_run(tmp_path, monkeypatch):
     assert [run["start"] for run in found["runs"]] == list(transfer.STARTS)
     world = transfer.World(TINY)
     for run in found["runs"]:
-        ways = ("tuned",) if run["start"] == "scratch" else ("tuned", "frozen")
+        ways = ("tuned", "frozen", "frozen, mean")
         wanted = {(t, w, n) for t in world.tasks for w in ways for n in world.counts(t)}
         assert {(t["task"], t["weights"], t["labels"]) for t in run["tuning"]} == wanted
         assert len(run["tuning"]) == len(wanted)
