@@ -67,6 +67,15 @@ def test_padding_changes_nothing(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_a_mask_lets_no_padding_in(form):
+    model, everything = make(form), torch.ones(6, 6, dtype=torch.bool)
+    other = TOKENS.clone()
+    other[1, 3:] = 10
+    first, second = (model(words, LENGTHS, NUMBERS, mask=everything) for words in (TOKENS, other))
+    assert torch.equal(first[1, :3], second[1, :3])
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_confined_to_its_sentence_a_word_feels_another_through_the_context_alone(form):
     model, other = make(form), TOKENS.clone()
     other[0, 5] = 10
