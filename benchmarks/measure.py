@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 Work = Callable[[], Any]
 """One run of a contender. What it returns is compared with what the others return: tensors or numbers."""
@@ -49,6 +50,30 @@ class Trial:
     report: Callable[[Mapping[str, Work], Mapping[str, list[float]]], dict[str, Any]] = field(
         default=lambda works, seconds: {}
     )
+
+
+def forward(function: Callable[[Tensor], Tensor], x: Tensor) -> Work:
+    """The work of computing `function(x)`, without gradients."""
+
+    @torch.no_grad()
+    def work() -> Tensor:
+        return function(x)
+
+    return work
+
+
+def forward_and_backward(function: Callable[[Tensor], Tensor], x: Tensor, toward: Tensor) -> Work:
+    """The work of computing `function(x)` and the gradient of x, `toward` being the output's; it returns both."""
+
+    def work() -> tuple[Tensor, Tensor]:
+        inputs = x.requires_grad_()
+        inputs.grad = None
+        out = function(inputs)
+        out.backward(toward)
+        assert inputs.grad is not None
+        return out.detach(), inputs.grad
+
+    return work
 
 
 def alternate(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from attn_core.longformer import LongformerAttention
-from benchmarks.measure import Trial, Work
+from benchmarks.measure import Trial, Work, forward, forward_and_backward
 
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int, Tensor], Layer]
@@ -106,19 +106,7 @@ def prepare(make: Make, length: int, window: int, *, with_global: bool, backward
         marked[0, torch.linspace(0, length - 1, GLOBAL).long()] = True
     layer = make(window, marked)
 
-    @torch.no_grad()
-    def forward() -> Tensor:
-        return layer(x)
-
-    def both() -> tuple[Tensor, Tensor]:
-        inputs = x.requires_grad_()
-        inputs.grad = None
-        out = layer(inputs)
-        out.backward(toward)
-        assert inputs.grad is not None
-        return out.detach(), inputs.grad
-
-    return both if backward else forward
+    return forward_and_backward(layer, x, toward) if backward else forward(layer, x)
 
 
 def trials(*, quick: bool, device: torch.device) -> list[Trial]:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from attn_core import MultiHeadAttention, masks
 from attn_core.companion import load_d2l
-from benchmarks.measure import Trial, Work
+from benchmarks.measure import Trial, Work, forward, forward_and_backward
 
 Layer = Callable[[Tensor, Tensor | None], Tensor]
 HEADS, HEAD_DIM = 8, 64
@@ -93,19 +93,10 @@ def prepare(
     x, toward = (torch.randn(batch, length, MODEL_DIM, generator=draw).to(device) for _ in range(2))
     lengths = torch.linspace(length / 2, length, batch).long().to(device) if padded else None
 
-    @torch.no_grad()
-    def forward() -> Tensor:
+    def whole(x: Tensor) -> Tensor:
         return layer(x, lengths)
 
-    def both() -> tuple[Tensor, Tensor]:
-        inputs = x.requires_grad_()
-        inputs.grad = None
-        out = layer(inputs, lengths)
-        out.backward(toward)
-        assert inputs.grad is not None
-        return out.detach(), inputs.grad
-
-    return both if backward else forward
+    return forward_and_backward(whole, x, toward) if backward else forward(whole, x)
 
 
 def trials(*, quick: bool, device: torch.device) -> list[Trial]:

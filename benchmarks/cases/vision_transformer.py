@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attn_core.transformer import TransformerConfig
 from attn_core.vision import VisionTransformer
-from benchmarks.measure import Trial, Work
+from benchmarks.measure import Trial, Work, forward, forward_and_backward
 
 SIZES = {"tiny": (192, 3, 12), "small": (384, 6, 12)}
 """The vectors' size, heads, layers: Touvron et al. 2021, table 1."""
@@ -99,19 +99,7 @@ def prepare(make: Callable[..., nn.Module], *sizes: int, batch: int, backward: b
         found = model(x)
         return found if isinstance(found, Tensor) else found.last_hidden_state[:, 0]
 
-    @torch.no_grad()
-    def forward() -> Tensor:
-        return vectors(images)
-
-    def both() -> tuple[Tensor, Tensor]:
-        inputs = images.requires_grad_()
-        inputs.grad = None
-        out = vectors(inputs)
-        out.backward(toward)
-        assert inputs.grad is not None
-        return out.detach(), inputs.grad
-
-    return both if backward else forward
+    return forward_and_backward(vectors, images, toward) if backward else forward(vectors, images)
 
 
 def trials(*, quick: bool, device: torch.device) -> list[Trial]:
