@@ -1,0 +1,178 @@
+"""What a check says of an answer that is wrong in no known way; the frame itself."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from attn_core.check.difference import difference, unchanged
+from attn_core.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
+
+READ = ("chapters/01_attention_pooling", "Queries, keys and values")
+
+
+def cases(draw):
+    yield Case("a row", (draw.normal(draw.whole(3, 5)),))
+    yield Case("zeros", (torch.zeros(4),), edge=True)
+
+
+double = Check(
+    "double",
+    answer=lambda x: 2 * x,
+    cases=cases,
+    misconceptions=[
+        Misconception(lambda x: x + 2, "2 is added", "Adding is not doubling.", READ),
+        Misconception(lambda x: 2 / x, "it is divided", "Dividing is not doubling.", READ),
+        Misconception(lambda x: x.view(7), "it is reshaped", "Reshaping is not doubling.", READ),
+    ],
+    hints=["Think of two.", "Multiply."],
+)
+
+
+def said(attempt, **options):
+    with pytest.raises(NotYet) as caught:
+        double(attempt, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "attempt, message",
+    [
+        (lambda x: None, "It returns None. Is there a return?"),
+        (lambda x: x.tolist(), "It returns a list; expected a tensor."),
+        (lambda x: 2 * x[:-1], "The shape is"),
+        (lambda x: (2 * x).double(), "The dtype is float64; expected float32."),
+        (lambda x: 2 * x * float("nan"), "entries are NaN; the first is at [0]"),
+        (lambda x: 2 * x + (torch.arange(len(x)) == 1), "entries differ; the first is at [1]: "),
+        (lambda x: x[9], "It stops with IndexError: index 9 is out of bounds"),
+        (lambda x: x.mul_(2), "It changes its argument 1 in place"),
+    ],
+    ids=["None", "list", "shape", "dtype", "NaN", "entry", "error", "in place"],
+)
+def test_a_mistake_that_nobody_knows_is_described(attempt, message):
+    heard = said(attempt, seed=0)
+    assert message in heard
+    assert "comes out when" not in heard and "check.hint(check.double)" in heard
+
+
+def test_the_readers_own_line_is_shown_and_none_of_ours():
+    heard = said(lambda x: x[torch.tensor(9)], seed=0)
+    assert "In line" in heard and "x[torch.tensor(9)]" in heard and "exercise.py" not in heard
+
+
+def test_a_known_mistake_is_named_with_where_to_read():
+    heard = said(lambda x: x + 2.0)
+    assert heard.splitlines() == [
+        "double: not yet, on a row.",
+        "This is what comes out when 2 is added. Adding is not doubling.",
+        "To read: “Queries, keys and values” in chapters/01_attention_pooling. For a hint: check.hint(check.double).",
+    ]
+
+
+def test_a_mistake_is_known_where_it_shows_even_if_all_else_is_right():
+    assert "2 is added" in said(lambda x: 2 * x if x.any() else x + 2)
+
+
+def test_a_mistake_that_fails_is_known_by_its_error():
+    assert "it is reshaped" in said(lambda x: x.reshape(7))
+
+
+def test_the_usual_inputs_leave_out_the_edges(capsys):
+    double.usual(lambda x: 2 * x if x.any() else x + 2)
+    assert capsys.readouterr().out == "double: right, on 1 input; the full check has 1 more, and harder.\n"
+    double(lambda x: x * 2)
+    assert capsys.readouterr().out == "double: right, on 2 inputs.\n"
+
+
+def test_each_call_draws_other_inputs_and_a_seed_the_same():
+    met = []
+
+    def answer(x):
+        met.append(x)
+        return 2 * x
+
+    for seed in (None, None, 3, 3):
+        double.usual(answer, seed=seed)
+    assert met[0].shape != met[1].shape or not torch.equal(met[0], met[1])
+    assert torch.equal(met[2], met[3])
+
+
+def test_the_readers_random_numbers_are_left_alone():
+    before = torch.get_rng_state()
+    double(lambda x: 2 * x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_result_in_place_of_the_function_is_refused():
+    with pytest.raises(
+        ValueError, match=r"attempt: expected what you wrote itself, check.double\(double\), got Tensor"
+    ):
+        double(torch.ones(3))
+
+
+def test_hints_come_one_at_a_time_and_begin_again(capsys):
+    double.hints_given = 0
+    for _ in range(3):
+        hint(double)
+    assert capsys.readouterr().out.splitlines() == [
+        "Hint 1 of 2: Think of two.",
+        "Hint 2 of 2: Multiply.",
+        "Hint 1 of 2: Think of two.",
+    ]
+    with pytest.raises(ValueError, match="check: expected one of the checks"):
+        hint("double")
+
+
+def test_a_notebook_shows_the_sentence_and_no_traceback(capsys):
+    shell = InteractiveShell()
+    shell.run_cell("from attn_core import check\ncheck.attention(lambda q, k, v, mask: None)")
+    shown = capsys.readouterr().out
+    assert "It returns None" in shown and "Traceback" not in shown and "exercise.py" not in shown
+
+
+def test_importing_the_checks_is_quick_and_draws_nothing():
+    code = (
+        "import torch; s = torch.get_rng_state(); import attn_core.check; assert torch.equal(s, torch.get_rng_state())"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_drawn_masks_show_something_and_hide_something():
+    for seed in range(20):
+        mask = Inputs(seed).mask(4, 5)
+        assert mask.any(-1).all() and not mask.all(-1).any()
+    assert Inputs(0).mask(3, 1).all()
+
+
+@pytest.mark.parametrize(
+    "found, wanted, message",
+    [
+        (1.0, 1.00001, None),
+        (torch.tensor(2.0), 2, None),
+        (True, 1.0, "expected a number"),
+        (3.0, 2.0, "It returns 3; expected 2."),
+        (float("nan"), float("nan"), None),
+        ("a", "b", "It returns 'a'; expected 'b'."),
+        ((1.0, 2.0), (1.0, 3.0), "In result 2: it returns 2; expected 3."),
+        ((1.0,), (1.0, 3.0), "It returns 1 result; expected 2."),
+        (1.0, (1.0, 3.0), "expected 2 results, as a tuple"),
+        ({"a": 1.0}, {"b": 1.0}, "expected a dict with ['b']"),
+        ({"a": 1.0}, {"a": 2.0}, "In 'a': it returns 1; expected 2."),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), "at [1]: 2; expected 3."),
+        (torch.tensor([float("inf")]), torch.tensor([float("inf")]), None),
+        (torch.tensor(1.0), torch.tensor(2.0), "the only one: 1; expected 2."),
+        (torch.zeros(0), torch.zeros(0), None),
+    ],
+)
+def test_a_difference_is_put_in_words(found, wanted, message):
+    heard = difference(found, wanted, 1e-4)
+    assert heard is None if message is None else message in heard
+
+
+def test_only_what_tensors_hold_counts_as_changed():
+    x = torch.tensor([1.0, float("nan")])
+    assert unchanged((x.clone(), {"a": [x]}, len), (x, {"a": [x.clone()]}, max))
+    assert not unchanged([{"a": x + 1}], [{"a": x}])
+    assert not unchanged({"a": x}, {"b": x})
