@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import secrets
+import textwrap
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -168,13 +169,14 @@ class Check:
             body = difference(found[first].value, wanted[first], self.close) or ""
             if len(cases) > 1:
                 tail = f"Right on {len(cases) - len(wrong)} of {count(len(cases), 'input')}. {tail}"
-        return "\n".join(part for part in (head, body, tail) if part).rstrip()
+        return "\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part)
 
     def _recognise(self, cases: list[Case], found: list[_Outcome], wrong: list[int]) -> Misconception | None:
-        """The known mistake that gives all the same results; or else the same where the answer is wrong."""
-        everywhere = range(len(cases))
-        for places in (everywhere, wrong):
-            for known in self.misconceptions:
+        """The known mistake that gives the same results everywhere; or else where the answer is wrong; or else, if a
+        second mistake shows on the edges, where it is wrong on usual inputs."""
+        usual = [i for i in wrong if not cases[i].edge]
+        for places in (range(len(cases)), wrong, usual):
+            for known in self.misconceptions if places else ():
                 if all(found[i].same(_Outcome.of(self.use, known.answer, cases[i]), self.close) for i in places):
                     return known
         return None
@@ -206,10 +208,11 @@ class _Outcome:
 
 
 def _describe(error: BaseException) -> str:
-    """The reader's error in one sentence, with the reader's own line."""
+    """The reader's error in one sentence, with the reader's own line, or with what was noted where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_OURS) and "site-packages" not in f.filename]
     at = f" In line {theirs[-1].lineno}: {theirs[-1].line}" if theirs and theirs[-1].line else ""
+    at = "".join(f" {note}" for note in getattr(error, "__notes__", ())) or at
     return f"It stops with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}.{at}"
 
 

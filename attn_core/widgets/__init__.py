@@ -8,6 +8,7 @@ from attn_core.widgets.online_softmax import OnlineSoftmaxStepper
 from attn_core.widgets.paged_cache import PagedCacheExplorer
 from attn_core.widgets.patch_attention import PatchAttentionExplorer
 from attn_core.widgets.positional import PositionalEncodingExplorer
+from attn_core.widgets.quiz import Quiz
 
 __all__ = [
     "AttentionHeatmap",
@@ -17,5 +18,6 @@ __all__ = [
     "PagedCacheExplorer",
     "PatchAttentionExplorer",
     "PositionalEncodingExplorer",
+    "Quiz",
     "StaticWidget",
 ]

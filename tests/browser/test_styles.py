@@ -12,6 +12,7 @@ from attn_core.widgets import (
     PagedCacheExplorer,
     PatchAttentionExplorer,
     PositionalEncodingExplorer,
+    Quiz,
 )
 
 pytestmark = pytest.mark.browser
@@ -35,6 +36,7 @@ def test_widgets_look_alike_alone_and_together(show, theme):
             [tokens], [[None, ([("b", 0.6), ("x", 0.3)], 1, 0.6), None]], [np.full((3, 1, 2, 3), 1 / 3)], position=1
         ),
         PositionalEncodingExplorer(),
+        Quiz([{"question": "Which?", "options": [{"text": t, "right": t == "a", "why": "so"} for t in ("a", "b")]}]),
     ]
     pages = [widget.static_html() for widget in widgets]
     looks = {}

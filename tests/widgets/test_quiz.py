@@ -1,0 +1,164 @@
+import io
+import json
+import re
+from copy import deepcopy
+
+import pytest
+from PIL import Image
+
+from attn_core.widgets.quiz import Quiz
+
+QUESTIONS = [
+    {
+        "question": "Which `scale` keeps the scores' variance at 1, whatever d is?",
+        "options": [
+            {"text": "d", "right": False, "why": "That is the variance, not its root."},
+            {"text": "√d", "right": True, "why": "A sum of d products has variance d."},
+            {"text": "d²", "right": False, "why": "Then the scores all but vanish."},
+        ],
+    },
+    {
+        "question": "What does a query get that may look at nothing?",
+        "options": [
+            {"text": "zeros", "right": True, "why": "There is nothing to say."},
+            {"text": "the mean", "right": False, "why": "That would read what is hidden."},
+        ],
+    },
+]
+
+
+def questions(where=(), value=None):
+    """The questions, what stands at `where` replaced."""
+    given = deepcopy(QUESTIONS)
+    if not where:
+        return given
+    *path, last = where
+    inner = given
+    for key in path:
+        inner = inner[key]
+    inner[last] = value
+    return given
+
+
+OPTION = {"text": "a", "right": False, "why": "b"}
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "named"),
+    [
+        ((1,), "which?", r"questions\[1\]: expected a dict with the keys question, options, got 'which\?'"),
+        ((1,), {"question": "which?"}, r"questions\[1\]: expected a dict with the keys question, options, got "),
+        ((0, "note"), "x", r"questions\[0\]: expected a dict with the keys question, options, got "),
+        ((1, "question"), "  ", r"questions\[1\]\.question: expected a text, got '  '"),
+        ((1, "question"), None, r"questions\[1\]\.question: expected a text, got None"),
+        ((0, "options"), {}, r"questions\[0\]\.options: expected a list of two to six options, got \{\}"),
+        ((0, "options"), [{**OPTION, "right": True}], r"questions\[0\]\.options: expected a list of two to six"),
+        ((0, "options"), [{**OPTION, "right": True}, *[OPTION] * 6], r"questions\[0\]\.options: expected a list of"),
+        ((0, "options", 2), "d²", r"questions\[0\]\.options\[2\]: expected a dict with the keys text, right, why"),
+        ((0, "options", 2, "text"), 3, r"questions\[0\]\.options\[2\]\.text: expected a text, got 3"),
+        ((0, "options", 2, "why"), "", r"questions\[0\]\.options\[2\]\.why: expected a text, got ''"),
+        ((0, "options", 2, "right"), 1, r"questions\[0\]\.options\[2\]\.right: expected True or False, got 1"),
+        ((0, "options", 2, "right"), True, r"questions\[0\]\.options: expected exactly one right option, got 2"),
+        ((1, "options", 0, "right"), False, r"questions\[1\]\.options: expected exactly one right option, got 0"),
+    ],
+)
+def test_refuses_questions_that_do_not_fit(where, value, named):
+    with pytest.raises(ValueError, match=f"^{named}"):
+        Quiz(questions(where, value))
+
+
+@pytest.mark.parametrize("given", [[], {}, "which?", None, 3])
+def test_refuses_what_is_no_list_of_questions(given):
+    with pytest.raises(ValueError, match="^questions: expected a list, one question at least, got "):
+        Quiz(given)
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_takes_two_to_six_options(count):
+    options = [{**OPTION, "right": k == 1} for k in range(count)]
+    assert len(Quiz(questions((1, "options"), options)).questions[1]["options"]) == count
+
+
+def test_questions_are_not_kept_but_copied():
+    given = questions()
+    widget = Quiz(tuple(given))
+    given[0]["options"][1]["right"] = False
+    assert widget.questions == QUESTIONS
+
+
+def test_is_loaded_from_a_file(tmp_path):
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps(QUESTIONS, ensure_ascii=False), encoding="utf-8")
+    assert Quiz.load(path).questions == Quiz.load(str(path)).questions == QUESTIONS
+    path.write_text(json.dumps(questions((1, "options", 0, "right"), False)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^questions\[1\]\.options: expected exactly one right option, got 0"):
+        Quiz.load(path)
+
+
+def test_only_the_questions_are_its_state():
+    widget = Quiz(QUESTIONS)
+    assert widget.trait_names(static=True) == ["questions"] and "questions" in widget.get_state()
+    assert repr(widget) == "Quiz(questions=2)"
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(Quiz._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
+
+
+def test_every_word_on_the_page_is_in_one_place():
+    """Outside of the texts, no string holds two words, and none is given to an element but by the name of a class."""
+    script = str(Quiz._esm)
+    code = script[script.index("\n};", script.index("const TEXT")) :]
+    code = re.sub(r"^\s*//.*$|\s// .*$|/`.*?`/", "", code, flags=re.MULTILINE)
+    strings = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
+    said = [text for text in strings if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
+    assert [text for text in said if "attn-" not in text] == []
+    assert re.findall(r'textContent = "[^"]|"aria-label": "|"aria-label", "', code) == []
+
+
+def test_style_stays_inside_the_widget_and_nothing_moves():
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(Quiz._css), flags=re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style and "animation" not in style and "transition" not in style
+
+
+def test_html_stands_alone_is_stable_and_escapes_what_it_is_given():
+    text = Quiz(QUESTIONS).static_html()
+    assert text == Quiz(QUESTIONS).static_html() and len(text) < 40_000
+    assert Quiz(QUESTIONS[:1]).static_html() != text
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == {"questions": QUESTIONS}
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+    evil = '</script><img src=x onerror="alert(1)">$\\frac$'
+    options = [{"text": evil, "right": right, "why": evil} for right in (True, False)]
+    wicked = Quiz([{"question": evil, "options": options}]).static_html()
+    assert "</script><img" not in wicked and 'onerror="' not in wicked.split("<script")[0]
+
+
+def test_description_asks_and_does_not_answer():
+    assert Quiz(QUESTIONS).describe() == (
+        "A quiz, each of its questions (2) with options to choose from: 1. Which scale keeps the scores' variance at "
+        "1, whatever d is? 2. What does a query get that may look at nothing?"
+    )
+
+
+def test_picture_shows_questions_and_options_but_no_answer():
+    plain = Quiz(QUESTIONS).picture()
+    assert plain.startswith(b"\x89PNG") and len(plain) < 20_000
+    shown = [questions((1, "question"), "How?"), questions((1, "options", 1, "text"), "noise"), QUESTIONS[:1]]
+    assert len({plain, *(Quiz(one).picture() for one in shown)}) == 4
+    told = questions((0, "options", 0, "why"), "Another reason.")
+    told[0]["options"][0]["right"], told[0]["options"][1]["right"] = True, False
+    assert Quiz(told).picture() == plain
+
+
+def test_picture_has_room_for_long_texts():
+    long = questions((0, "question"), "why? " * 80)
+    long[0]["options"][0]["text"] = "memory of a window, " * 20
+    image = Image.open(io.BytesIO(Quiz(long).picture()))
+    assert image.height > Image.open(io.BytesIO(Quiz(QUESTIONS).picture())).height + 100
+    box = image.convert("L").point(lambda grey: 255 * (grey < 128)).getbbox()
+    assert box[0] > 0 and box[1] > 0 and box[2] < image.width and box[3] < image.height, "nothing is cut off"
