@@ -1,7 +1,8 @@
 # Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup book test lint unit notebooks site execute record bench bench-quick serve lab test-gpu test-browser clean
+.PHONY: help setup book test lint unit notebooks site execute record bench bench-quick serve lab test-gpu test-browser \
+	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -11,6 +12,12 @@ RUNS ?=
 BENCH ?=
 THREADS ?= 1
 PORT ?= 8000
+# The instructor's: which assignments, the class list to import, and the archive that Canvas or Moodle gave.
+ASSIGNMENTS ?=
+CLASS ?=
+DOWNLOAD ?=
+# nbgrader calls a program that lies beside it; and a submission gets one thread.
+KIT := PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m
 # Jupyter must find the kernel of .venv before any that the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYTHON
@@ -33,7 +40,7 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 unit: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises tests
 
 notebooks: setup
 ifneq ($(NOTEBOOKS),)
@@ -70,6 +77,30 @@ test-gpu: setup  ## the tests that need a CUDA device
 test-browser: book  ## the pages in Chromium, with the network blocked
 	@sh book/browser.sh
 	$(PY) -m pytest -q -m browser tests/browser
+
+nbgrader: setup
+	@sh exercises/setup.sh
+
+assignments: nbgrader  ## the students' versions, into exercises/release (ASSIGNMENTS="01_attention_pooling")
+	@$(KIT) exercises.course assignments $(ASSIGNMENTS)
+
+students: nbgrader  ## import a class list (CLASS=class.csv)
+	@$(KIT) exercises.roster students "$(CLASS)"
+
+collect: nbgrader  ## import what a class uploaded (ASSIGNMENTS=01_attention_pooling DOWNLOAD=submissions.zip)
+	@$(KIT) exercises.roster collect "$(ASSIGNMENTS)" "$(DOWNLOAD)"
+
+grade: nbgrader  ## grade exercises/submitted, each submission in a sandbox of its own
+	@$(KIT) exercises.grade $(ASSIGNMENTS)
+
+feedback: nbgrader  ## a page for each student, into exercises/feedback
+	@$(KIT) exercises.course feedback $(ASSIGNMENTS)
+
+grades: nbgrader  ## tables of points, one of them as Canvas imports it
+	@$(KIT) exercises.gradebook
+
+test-exercises: nbgrader  ## the instructor's kit: right, wrong and hostile submissions (needs bubblewrap)
+	$(KIT) pytest -q tests/exercises
 
 clean:  ## remove what was built, and .venv
 	rm -rf .venv _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -35,7 +35,7 @@ def names(folder: Path = HERE) -> list[str]:
 def code_hash(script: Path, root: Path = ROOT) -> str:
     """SHA-256 of the script and of all Python that it may import, so that a record tells which code made it."""
     digest = hashlib.sha256(script.read_bytes())
-    for folder in ("attn_core", "benchmarks", "recorded"):
+    for folder in ("attn_core", "benchmarks", "exercises", "recorded"):
         for path in sorted((root / folder).rglob("*.py")):
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -1,0 +1,126 @@
+"""`make grade`: grade what has been handed in, each submission by itself, and write points and notebooks.
+
+Reads ``submitted/STUDENT/ASSIGNMENT/``; writes ``autograded/STUDENT/ASSIGNMENT/`` and the gradebook.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import nbformat
+
+from exercises.gradebook import HERE, open_gradebook, record
+from exercises.grading import Graded, grade
+from exercises.judge import SECONDS
+from exercises.sandbox import NoSandboxError, check_sandbox
+
+LIMIT = 600.0
+"""Seconds after which a submission is given up, whatever it is doing."""
+
+# Each submission is graded in a process forked from one that has imported everything already.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["exercises.grading"])
+
+
+def grade_apart(folder: Path, source: Path, released: Path, seconds: float) -> Graded:
+    """Grade in a process of its own, which may even crash."""
+    ours, theirs = _PROCESSES.Pipe(duplex=False)
+    process = _PROCESSES.Process(target=_send, args=(theirs, folder, source, released, seconds))
+    process.start()
+    theirs.close()
+    try:
+        if ours.poll(LIMIT):
+            return ours.recv()
+        return Graded(notes=[f"grading it took longer than {LIMIT:g} s and was given up"])
+    except EOFError:
+        return Graded(notes=["grading it ended without a result"])
+    finally:
+        process.kill()
+        process.join()
+
+
+def _send(pipe: Connection, folder: Path, source: Path, released: Path, seconds: float) -> None:
+    pipe.send(grade(folder, source, released, seconds))
+
+
+def submissions(course: Path, wanted: list[str]) -> Iterator[tuple[str, str]]:
+    """What is there to be graded: assignment and student, in order."""
+    for released in sorted(course.glob("release/*/*.ipynb")):
+        name = released.stem
+        if not wanted or name in wanted:
+            yield from (
+                (name, path.parent.name) for path in sorted(course.glob(f"submitted/*/{name}")) if path.is_dir()
+            )
+
+
+def grade_all(course: Path, wanted: list[str], *, jobs: int, seconds: float = SECONDS) -> dict[tuple[str, str], Graded]:
+    """Grade everything, some at a time; a line for each as soon as it is done."""
+    found = list(submissions(course, wanted))
+
+    def one(item: tuple[str, str]) -> Graded:
+        name, student = item
+        source, released = (course / kind / name / f"{name}.ipynb" for kind in ("source", "release"))
+        return grade_apart(course / "submitted" / student / name, source, released, seconds)
+
+    done = {}
+    with ThreadPoolExecutor(jobs) as pool, open_gradebook(course) as book:
+        for item, graded in zip(found, pool.map(one, found), strict=True):
+            name, student = item
+            record(book, name, student, graded, _handed_in(course / "submitted" / student / name))
+            if graded.notebook is not None:
+                place = course / "autograded" / student / name / f"{name}.ipynb"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                nbformat.write(graded.notebook, place)
+            done[item] = graded
+            print(_line(name, student, graded), flush=True)
+    return done
+
+
+def _handed_in(folder: Path) -> datetime | None:
+    """When it was handed in, where nbgrader or the download has left the time."""
+    path = folder / "timestamp.txt"
+    if not path.exists():
+        return None
+    when = datetime.fromisoformat(path.read_text(encoding="utf-8").strip().replace(" UTC", "+00:00"))
+    return when.astimezone(UTC).replace(tzinfo=None)
+
+
+def _line(name: str, student: str, graded: Graded) -> str:
+    given = [points for points in graded.points.values() if points is not None]
+    to_read = len(graded.points) - len(given)
+    more = f", {to_read} to be read" if to_read else ""
+    notes = "".join(f"\n    {note}" for note in graded.notes)
+    return f"{name}  {student}: {sum(given):g} points{more}{notes}"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make grade", description="Grade what has been handed in.")
+    parser.add_argument("assignments", nargs="*", help="names; all if none")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="what a cell may take")
+    parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")
+    options = parser.parse_args()
+    try:
+        check_sandbox()
+    except NoSandboxError as error:
+        sys.exit(f"make: {error}.")
+    begun = time.monotonic()
+    done = grade_all(options.course, options.assignments, jobs=options.jobs, seconds=options.seconds)
+    if not done:
+        sys.exit("make: nothing to grade. Expected submitted/STUDENT/ASSIGNMENT/*.ipynb, and make assignments before.")
+    seconds = time.monotonic() - begun
+    print(f"{len(done)} graded in {seconds:.0f} s, {options.jobs} at a time.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Grades one submission: puts it in order, runs it in the sandbox, runs the tests outside."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from exercises.judge import Sandbox, Shown, Standin, StudentError, run_test, student_process
+from exercises.submission import (
+    NOT_ANSWERED,
+    Submission,
+    defined_names,
+    find,
+    grade_id,
+    is_answer,
+    is_test,
+    read,
+    split_hidden,
+)
+
+TAG = re.compile(r"<(?=[a-zA-Z/!?])")
+
+
+@dataclass
+class Graded:
+    """A graded submission: points by cell (None: to be read by a person), the notebook with outputs, and notes."""
+
+    points: dict[str, float | None] = field(default_factory=dict)
+    notebook: NotebookNode | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def grade(folder: Path, source_path: Path, released_path: Path, seconds: float) -> Graded:
+    """Grade what a student has handed in in ``folder``, against the assignment with its solutions and as released.
+
+    A cell may take so many seconds, and a call by a test a quarter of that.
+    Never raises: what goes wrong is a note, and costs the points that could not be given.
+    """
+    source, released = (nbformat.read(path, as_version=4) for path in (source_path, released_path))
+    path, notes = find(folder, released_path.stem)
+    submission = Submission(cells=list(released.cells)) if path is None else read(path, released)
+    done = Graded(notes=notes + submission.notes)
+    try:
+        with student_process(seconds=seconds) as student:
+            shown = _run(submission.cells, student, done.notes)
+            verdicts = _test(source, student)
+    except (Exception, StudentError) as error:  # one that fails never stops the others
+        done.notes.append(f"grading it failed: {traceback.format_exception_only(error)[-1].strip()}")
+        shown, verdicts = {}, {}
+    _write(done, submission.cells, released, shown, verdicts)
+    return done
+
+
+def _run(cells: list[NotebookNode], student: Sandbox, notes: list[str]) -> dict[int, Shown]:
+    """Run all but the tests, in order; what each cell showed, by its place."""
+    shown: dict[int, Shown] = {}
+    for place, cell in enumerate(cells):
+        if cell.cell_type != "code" or is_test(cell):
+            continue
+        try:
+            shown[place] = student.run(cell.source)
+        except StudentError as error:
+            shown[place] = Shown(error=str(error))
+            notes.append(f"{error}, in cell {place + 1}")
+            break
+    return shown
+
+
+def _test(source: NotebookNode, student: Sandbox) -> dict[str, tuple[str, str]]:
+    """Run the tests: what each printed, and why it failed."""
+    names: dict[str, Any] = {}
+    for cell in source.cells:
+        if cell.cell_type == "code" and not is_answer(cell) and not is_test(cell):
+            exec(compile(cell.source, "<assignment>", "exec"), names)  # the course's own code
+    names.update({name: Standin(student, name) for name in defined_names(source)})
+    return {str(grade_id(cell)): run_test(*split_hidden(cell.source), names) for cell in source.cells if is_test(cell)}
+
+
+def _write(
+    done: Graded,
+    cells: list[NotebookNode],
+    released: NotebookNode,
+    shown: dict[int, Shown],
+    verdicts: dict[str, tuple[str, str]],
+) -> None:
+    """Give the points, and write into the notebook what a student may see: no hidden test."""
+    stubs = {grade_id(cell): cell.source for cell in released.cells}
+    for place, cell in enumerate(cells):
+        name, about = str(grade_id(cell)), cell.metadata.get("nbgrader", {})
+        if is_test(cell):
+            printed, failed = verdicts.get(name, ("", "It could not be run."))
+            cell.source = split_hidden(cell.source)[0]
+            cell.outputs = [*_stream(printed), *_failure(failed)]
+            done.points[name] = 0.0 if failed else float(about["points"])
+        elif about.get("grade") and name not in done.points:
+            empty = cell.source.strip() in ("", stubs.get(name, "").strip(), NOT_ANSWERED)
+            done.points[name] = 0.0 if empty else None
+        elif cell.cell_type == "code":
+            cell.outputs = _outputs(shown.get(place, Shown(error="This cell was not run.")))
+        if cell.cell_type == "code":
+            cell.execution_count = None
+        elif name not in stubs or is_answer(cell):
+            cell.source = TAG.sub("&lt;", cell.source)  # nobody who reads an answer runs its scripts
+    about = "".join(f"\n- {note[0].upper()}{note[1:]}." for note in done.notes)
+    seen = TAG.sub("&lt;", f"**Seen when this was graded**\n{about}")
+    head = [nbformat.v4.new_markdown_cell(seen)] if done.notes else []
+    done.notebook = nbformat.v4.new_notebook(cells=[*head, *cells], metadata=dict(released.metadata))
+
+
+def _outputs(shown: Shown) -> list[NotebookNode]:
+    pictures = [nbformat.v4.new_output("display_data", {"image/png": picture}) for picture in shown.pictures]
+    return [*_stream(shown.printed), *pictures, *_failure(shown.error)]
+
+
+def _stream(text: str) -> list[NotebookNode]:
+    return [nbformat.v4.new_output("stream", name="stdout", text=text)] if text else []
+
+
+def _failure(text: str) -> list[NotebookNode]:
+    return [nbformat.v4.new_output("error", ename="", evalue="", traceback=text.splitlines())] if text else []

@@ -1,0 +1,208 @@
+"""Runs a notebook in the sandbox, and the tests outside of it.
+
+The tests run here, where no student's code ever runs: what a student has defined is called through a stand-in, which
+sends the arguments into the sandbox and gets the result back. So a test cannot be read, changed or stopped by what it
+tests, and a patched ``torch.allclose`` is patched in the student's process alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from attn_core.check import NotYet
+from exercises import sandbox, wire
+
+SECONDS = 40.0
+"""What a cell may take; a call by a test may take a quarter of that."""
+SLACK = 5.0
+"""What the sandbox may take longer than its own clock says, before it is ended from outside."""
+
+
+ERRORS: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, IndexError, KeyError, MemoryError, NameError),
+    *(NotImplementedError, OSError, OverflowError, RuntimeError, TypeError, ValueError, ZeroDivisionError),
+)
+"""A student's errors that are raised here as what they are; others become a RuntimeError."""
+
+
+class StudentError(BaseException):
+    """The student's process cannot answer any more. No Exception, so that no check takes it for a wrong answer."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a cell of the student's printed and showed, and the error that ended it."""
+
+    printed: str = ""
+    pictures: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+class Sandbox:
+    """A student's process. After it has failed once, every call fails with the same reason."""
+
+    def __init__(self, *, seconds: float = SECONDS) -> None:
+        self.cell_seconds, self.call_seconds = seconds, seconds / 4
+        self.failed = ""
+        requests, self._write = os.pipe()
+        self._read, answers = os.pipe()
+        self._process = subprocess.Popen(
+            sandbox.command(requests, answers),
+            pass_fds=(requests, answers),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(requests)
+        os.close(answers)
+        self._rest = b""
+        self._answer(60.0)
+
+    def close(self) -> None:
+        """End the process, and all that it has started."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._write)
+        os.close(self._read)
+
+    def run(self, source: str) -> Shown:
+        """Run a cell.
+
+        Raises:
+            StudentError: the process has ended, or must be ended.
+        """
+        said = self._ask({"run": source, "seconds": self.cell_seconds}, self.cell_seconds)
+        pictures = [text for text in said.get("pictures", []) if isinstance(text, str)]
+        return Shown(str(said.get("printed", "")), pictures, str(said.get("error", "")))
+
+    def call(self, what: str | int, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the student's, an object that it returned, or a method of that.
+
+        Raises:
+            StudentError: the process has ended, or must be ended.
+            Exception: what the student's function raised, where it is a built-in error; else a RuntimeError.
+        """
+        packed = {"args": wire.pack(args, _number), "kwargs": wire.pack(kwargs, _number)}
+        message = {"what": what, "method": method, **packed, "seconds": self.call_seconds}
+        said = self._ask(message, self.call_seconds)
+        if "error" in said:
+            raise _error(said)
+        return wire.unpack(said.get("value"), lambda number: Standin(self, number))
+
+    def _ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
+        if self.failed:
+            raise StudentError(self.failed)
+        try:
+            self._send(wire.to_line(message), seconds + SLACK)
+        except BrokenPipeError:
+            self._fail("the notebook's process ended by itself")
+        return self._answer(seconds + SLACK)
+
+    def _send(self, line: bytes, seconds: float) -> None:
+        os.set_blocking(self._write, False)
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._write, selectors.EVENT_WRITE)
+            while line:
+                if not ready.select(max(0.0, deadline - time.monotonic())):
+                    self._fail(f"the notebook's process did not listen for {seconds:g} s and was ended")
+                line = line[os.write(self._write, line) :]
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._read, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                if not ready.select(max(0.0, deadline - time.monotonic())):
+                    self._fail(f"the notebook's process did not answer within {seconds:g} s and was ended")
+                part = os.read(self._read, 2**16)
+                if not part:
+                    self._fail("the notebook's process ended by itself")
+                self._rest += part
+                if len(self._rest) > wire.LARGEST:
+                    self._fail("the notebook's process sent more than it may")
+        line, self._rest = self._rest.split(b"\n", 1)
+        try:
+            return wire.from_line(line)
+        except ValueError:
+            self._fail("the notebook's process sent what nobody asked for")
+
+    def _fail(self, reason: str) -> NoReturn:
+        self.failed = reason
+        self._process.kill()
+        raise StudentError(reason)
+
+
+class Standin:
+    """Stands for a function or class of the student's, or for an object that one of them returned."""
+
+    def __init__(self, student: Sandbox, what: str | int) -> None:
+        self._student, self._what = student, what
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, in the sandbox."""
+        return self._student.call(self._what, None, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self._student.call(self._what, name, args, kwargs)
+
+
+@contextlib.contextmanager
+def student_process(*, seconds: float = SECONDS) -> Iterator[Sandbox]:
+    """A student's process, ended at the end whatever happens."""
+    student = Sandbox(seconds=seconds)
+    try:
+        yield student
+    finally:
+        student.close()
+
+
+def run_test(visible: str, hidden: str, names: dict[str, Any]) -> tuple[str, str]:
+    """Run a test cell: what it printed, and why it failed ("" if it did not).
+
+    ``names`` are those that the notebook's locked cells have defined, and the stand-ins. Of a hidden test only what a
+    check says is told, which is what anyone who calls that check is told.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        failed = _failure(visible, names)
+    if not failed:
+        with contextlib.redirect_stdout(io.StringIO()):
+            failed = _failure(hidden, names, secret=True)
+    return printed.getvalue(), failed
+
+
+def _failure(source: str, names: dict[str, Any], *, secret: bool = False) -> str:
+    try:
+        exec(compile(source, "<test>", "exec"), names)  # the course's own code
+    except (NotYet, StudentError) as error:
+        return str(error)
+    except Exception as error:
+        return "A hidden test fails." if secret else f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _error(said: dict[str, Any]) -> Exception:
+    """The student's error, of its own kind if that is a common one."""
+    name, text = str(said["error"]), str(said.get("said", ""))
+    error = next((kind(text) for kind in ERRORS if kind.__name__ == name), RuntimeError(f"{name}: {text}"))
+    if said.get("line"):
+        error.add_note(f"In the line: {said['line']}")
+    return error
+
+
+def _number(value: Any) -> int:
+    """An object's number in the sandbox."""
+    if isinstance(value, Standin) and isinstance(value._what, int):
+        return value._what
+    raise ValueError(f"args: expected tensors, numbers, strings and containers of them, got {type(value).__name__}")

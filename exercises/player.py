@@ -1,0 +1,118 @@
+"""The process that runs a student's notebook, inside the sandbox, and answers the grader's calls.
+
+It is started as a script, with two file descriptors: requests come from the first, answers go to the second. It sees
+no test, no right answer and no other student. Whatever it does, it can only answer wrongly or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from wire import from_line, pack, to_line, unpack
+
+NOBODY = 65534
+PRINTED = 20_000  # characters of output kept from a cell
+PICTURE = 500_000
+
+
+class TooLongError(Exception):
+    """A cell or a call took longer than it may."""
+
+
+def confine(memory: int, processes: int) -> None:
+    """Limit this process and give up what rights it has."""
+    for kind, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, processes)):
+        resource.setrlimit(kind, (limit, limit))
+    if os.getuid() == 0:  # graded by root: the limit on processes does not hold for root
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """Do some work; raise TooLongError in the midst of it when the time is over."""
+
+    def stop(*_: Any) -> None:
+        raise TooLongError(f"it took longer than {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return work()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Player:
+    """The notebook's names, and the objects that the grader has met."""
+
+    def __init__(self) -> None:
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self.shell = InteractiveShell.instance(history_load_length=0, colors="nocolor")
+        self.shell.showtraceback = lambda *_, **__: None  # type: ignore[method-assign]  # run says what was raised
+        self.objects: list[Any] = []
+
+    def keep(self, value: Any) -> int:
+        """The number by which the grader may ask for an object again."""
+        self.objects.append(value)
+        return len(self.objects) - 1
+
+    def run(self, source: str, seconds: float) -> dict[str, Any]:
+        """Run a cell; give what it printed and showed."""
+        from IPython.utils.capture import capture_output
+
+        with capture_output() as shown:
+            result = within(seconds, lambda: self.shell.run_cell(source))
+        pictures = [out.data["image/png"] for out in shown.outputs if "image/png" in (out.data or {})]
+        texts = [str(out.data["text/plain"]) for out in shown.outputs if "text/plain" in (out.data or {})]
+        error = result.error_before_exec or result.error_in_exec
+        return {
+            "printed": "\n".join([shown.stdout, *texts]).strip()[:PRINTED],
+            "pictures": [p if isinstance(p, str) else encode(p) for p in pictures if len(p) < PICTURE],
+            "error": f"{type(error).__name__}: {error}"[:500] if error else "",
+        }
+
+    def call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Call a name or an object, or one of its methods."""
+        try:
+            what: str | int = message["what"]
+            target = self.shell.user_ns[what] if isinstance(what, str) else self.objects[what]
+            target = getattr(target, message["method"]) if message["method"] else target
+            args, kwargs = (unpack(message[part], self.objects.__getitem__) for part in ("args", "kwargs"))
+            return {"value": pack(within(message["seconds"], lambda: target(*args, **kwargs)), self.keep)}
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.line or "" for frame in frames if "ipython-input" in frame.filename]
+            return {"error": type(error).__name__, "said": str(error)[:500], "line": (lines or [""])[-1][:200]}
+
+
+def encode(png: bytes) -> str:
+    """A picture as text."""
+    import base64
+
+    return base64.b64encode(png).decode()
+
+
+def serve(requests: int, answers: int, memory: int, processes: int) -> None:
+    """Answer requests until there are no more."""
+    confine(memory, processes)
+    player = Player()
+    with os.fdopen(requests, "rb") as asked, os.fdopen(answers, "wb") as told:
+        told.write(to_line({"value": "ready"}))
+        told.flush()
+        for line in asked:
+            message = from_line(line)
+            answer = player.run(message["run"], message["seconds"]) if "run" in message else player.call(message)
+            told.write(to_line(answer))
+            told.flush()
+
+
+if __name__ == "__main__":
+    serve(*(int(number) for number in sys.argv[1:]))

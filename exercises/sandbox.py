@@ -1,0 +1,105 @@
+"""The sandbox of a student's process: no network, no files of the course, bounded memory and processes.
+
+Made by bubblewrap, which needs Linux and no rights of an administrator. What it does not stop is said in the
+Instructors' guide.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import attn_core
+
+HERE = Path(__file__).resolve().parent
+MEMORY = 4 * 2**30
+"""Bytes of address space for a submission."""
+PROCESSES = 64
+"""Processes and threads for a submission."""
+SCRATCH = 256 * 2**20
+"""Bytes that it may write, all of them forgotten."""
+
+
+class NoSandboxError(RuntimeError):
+    """This machine cannot shut a process in."""
+
+
+def command(requests: int, answers: int) -> list[str]:
+    """The command that starts a student's process, with the two descriptors that it inherits."""
+    seen = [sys.prefix, sys.base_prefix, str(Path(attn_core.__file__).parent), *_system()]
+    binds = [part for path in dict.fromkeys(seen) for part in _bind(Path(path))]
+    files = [part for name in ("player.py", "wire.py") for part in ("--ro-bind", str(HERE / name), f"/grading/{name}")]
+    return [
+        _bubblewrap(),
+        *(*_apart(), "--die-with-parent", "--new-session", "--clearenv"),
+        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(SCRATCH), "--tmpfs", "/tmp"),
+        *(*binds, *files),
+        *("--chdir", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"),
+        *(
+            "--setenv",
+            "OMP_NUM_THREADS",
+            "1",
+            "--setenv",
+            "MPLBACKEND",
+            "module://matplotlib_inline.backend_inline",
+            "--setenv",
+            "MPLCONFIGDIR",
+            "/tmp",
+        ),
+        *("--setenv", "IPYTHONDIR", "/tmp/ipython", "--setenv", "LANG", "C.UTF-8"),
+        *(sys.executable, "/grading/player.py", str(requests), str(answers), str(MEMORY), str(PROCESSES)),
+    ]
+
+
+def _bind(path: Path) -> list[str]:
+    """Show a folder or file, to be read only; the folders above it are there and otherwise empty."""
+    above = [part for folder in [*path.parents][-2::-1] for part in ("--perms", "0755", "--dir", str(folder))]
+    return [*above, "--ro-bind", str(path), str(path)]
+
+
+def check_sandbox() -> None:
+    """See that a process can be shut in here.
+
+    Raises:
+        NoSandboxError: it cannot, and why.
+    """
+    trial = [_bubblewrap(), *_apart(), "--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/", "true"]
+    done = subprocess.run(trial, capture_output=True, text=True)
+    if done.returncode:
+        raise NoSandboxError(f"bubblewrap cannot shut a process in here: {done.stderr.strip()}")
+
+
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap")
+    if not found:
+        raise NoSandboxError("grading needs bubblewrap (Debian, Ubuntu: apt-get install bubblewrap), on Linux")
+    return found
+
+
+def _system() -> list[str]:
+    """The system's programs and libraries, where they lie here."""
+    return [
+        path
+        for path in ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
+        if Path(path).exists()
+    ]
+
+
+def _apart() -> list[str]:
+    """Apart from everything: processes, network, users. Root, who has the right to all of it, becomes nobody instead
+    (player.confine), and keeps until then what that takes."""
+    if os.getuid():
+        return ["--unshare-all"]
+    names = ("ipc", "pid", "net", "uts")
+    return [
+        *(f"--unshare-{name}" for name in names),
+        "--cap-drop",
+        "ALL",
+        "--cap-add",
+        "CAP_SETUID",
+        "--cap-add",
+        "CAP_SETGID",
+    ]

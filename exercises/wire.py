@@ -1,0 +1,85 @@
+"""What travels between the grader and the student's process: JSON that names only harmless things.
+
+Nothing is unpickled, so that a student's process can send wrong values but no code. Tensors, numbers, strings, None,
+tuples, lists and dicts travel as they are; any other object stays where it is and is named by a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+
+LARGEST = 64 * 2**20
+"""The largest message, in bytes."""
+
+_DTYPES = {str(dtype): dtype for dtype in (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)}
+
+
+def pack(value: Any, keep: Callable[[Any], int]) -> Any:
+    """Turn a value into what JSON can hold; ``keep`` gives the number of an object that stays."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.Tensor) and str(value.dtype) in _DTYPES:
+        array = value.detach().cpu().contiguous().numpy()
+        return {"tensor": [str(value.dtype), list(value.shape), base64.b64encode(array.tobytes()).decode()]}
+    if isinstance(value, tuple):
+        return {"tuple": [pack(item, keep) for item in value]}
+    if isinstance(value, list):
+        return {"list": [pack(item, keep) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[pack(key, keep), pack(item, keep)] for key, item in value.items()]}
+    return {"object": keep(value)}
+
+
+def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
+    """Turn it back; ``find`` gives what stands for an object's number.
+
+    Raises:
+        ValueError: it is nothing that ``pack`` gives.
+    """
+    if packed is None or isinstance(packed, bool | int | float | str):
+        return packed
+    match packed:
+        case {"tensor": [str(dtype), list(shape), str(text)]} if dtype in _DTYPES:
+            return _tensor(_DTYPES[dtype], shape, base64.b64decode(text, validate=True))
+        case {"tuple": list(items)}:
+            return tuple(unpack(item, find) for item in items)
+        case {"list": list(items)}:
+            return [unpack(item, find) for item in items]
+        case {"dict": list(pairs)}:
+            return {unpack(key, find): unpack(item, find) for key, item in pairs}
+        case {"object": int(number)}:
+            return find(number)
+    raise ValueError("packed: expected what pack gives, got something else")
+
+
+def _tensor(dtype: torch.dtype, shape: list[Any], data: bytes) -> torch.Tensor:
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError("packed: expected a tensor's shape, got something else")
+    kind = str(dtype).removeprefix("torch.")
+    return torch.from_numpy(numpy.frombuffer(data, dtype=kind).copy()).reshape(shape)
+
+
+def to_line(message: dict[str, Any]) -> bytes:
+    """One message as one line."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def from_line(line: bytes) -> dict[str, Any]:
+    """The message of a line.
+
+    Raises:
+        ValueError: the line is no message.
+    """
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"line: expected a message, got {line[:40]!r}") from error
+    if not isinstance(message, dict):
+        raise ValueError(f"line: expected a message, got {line[:40]!r}")
+    return message

@@ -1,0 +1,109 @@
+"""The instructor's commands from end to end, as the Makefile calls them."""
+
+import csv
+import os
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from exercises.gradebook import open_gradebook
+from tests.exercises.course import ROOT, answered, cell_named, hand_in, make_course, released, solutions
+
+NAME = "01_attention_pooling"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return make_course(tmp_path_factory.mktemp("course"), [NAME])
+
+
+def call(*command, code=0):
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_class_from_list_to_grades(course, tmp_path):
+    (tmp_path / "class.csv").write_text(
+        "id,last_name,first_name,email\nada,Lovelace,Ada,\nalan,Turing,Alan,\ngrace,Hopper,Grace,\n"
+    )
+    python = (sys.executable, "-m")
+    assert "3 students" in call(
+        *python, "exercises.roster", "--course", str(course), "students", str(tmp_path / "class.csv")
+    )
+    right = answered(course, NAME, solutions(course, NAME))
+    cell_named(right, written(course)).source = "Because the **softmax** saturates. <script>alert(1)</script>"
+    hand_in(course, "ada", NAME, right)
+    hand_in(course, "alan", NAME, released(course, NAME))
+    said = call(*python, "exercises.grade", "--course", str(course), "--jobs", "2")
+    assert f"{NAME}  ada:" in said and "2 to be read" in said and "2 graded in" in said
+
+    with open_gradebook(course) as book:  # a person reads the answer
+        grade = book.find_grade(written(course), NAME, NAME, "ada")
+        assert grade.needs_manual_grade
+        grade.manual_score, grade.needs_manual_grade = 3, False
+        book.db.commit()
+    assert "2 pages in" in call(*python, "exercises.course", "--course", str(course), "feedback")
+    pages = {
+        who: (course / "feedback" / who / NAME / f"{NAME}.html").read_text(encoding="utf-8") for who in ("ada", "alan")
+    }
+    assert "saturates" in pages["ada"] and "<script>alert" not in pages["ada"]
+    assert "HIDDEN TESTS" not in pages["ada"] and "not yet" in pages["alan"] and "right, on" in pages["ada"]
+
+    call(*python, "exercises.gradebook", "--course", str(course))
+
+    def lines(name):
+        return (course / name).read_text(encoding="utf-8").splitlines()
+
+    rows = {row["id"]: row for row in csv.DictReader(lines("grades.csv"))}
+    most = float(next(csv.DictReader(lines("grades-canvas.csv")))[NAME])
+    assert most == 20
+    hand_graded = sum(cell.metadata.nbgrader.points for cell in released(course, NAME).cells if by_hand(cell))
+    assert float(rows["ada"][NAME]) == float(rows["ada"]["total"]) == 20 - hand_graded + 3
+    assert float(rows["alan"][NAME]) == 0 and rows["grace"][NAME] == ""
+    canvas = list(csv.reader(lines("grades-canvas.csv")))
+    assert canvas[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", NAME]
+    assert canvas[1][0] == "    Points Possible" and canvas[3][:4] == ["Lovelace, Ada", "", "", "ada"]
+
+
+def by_hand(cell):
+    return cell.metadata.nbgrader.grade and cell.cell_type == "markdown"
+
+
+def written(course):
+    return next(cell.metadata.nbgrader.grade_id for cell in released(course, NAME).cells if by_hand(cell))
+
+
+def test_grading_again_keeps_what_a_person_gave(course):
+    hand_in(course, "eve", NAME, (right := answered(course, NAME, solutions(course, NAME))))
+    cell_named(right, written(course)).source = "An answer."
+    hand_in(course, "eve", NAME, right)
+    python = (sys.executable, "-m", "exercises.grade", "--course", str(course), NAME)
+    call(*python)
+    with open_gradebook(course) as book:
+        book.find_grade(written(course), NAME, NAME, "eve").manual_score = 2
+        book.db.commit()
+    call(*python)
+    with open_gradebook(course) as book:
+        grade = book.find_grade(written(course), NAME, NAME, "eve")
+        assert grade.manual_score == 2 and grade.needs_manual_grade
+
+
+def test_with_nothing_handed_in_it_says_what_was_expected(tmp_path):
+    empty = make_course(tmp_path, [NAME])
+    said = call(sys.executable, "-m", "exercises.grade", "--course", str(empty), code=1)
+    assert "nothing to grade. Expected submitted/STUDENT/ASSIGNMENT" in said
+
+
+def test_without_a_sandbox_nothing_is_graded(course):
+    command = (sys.executable, "-m", "exercises.grade", "--course", str(course))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PATH": "/nowhere"})
+    assert done.returncode == 1 and "make: grading needs bubblewrap" in done.stderr
+
+
+def test_a_graded_notebook_is_valid_and_opens_anywhere(course):
+    for path in course.glob("autograded/*/*/*.ipynb"):
+        nbformat.validate(nbformat.read(path, as_version=4))

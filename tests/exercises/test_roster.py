@@ -1,0 +1,129 @@
+"""Class lists and downloads, as nbgrader, Canvas and Moodle write them."""
+
+import zipfile
+
+import pytest
+
+from exercises.gradebook import open_gradebook
+from exercises.roster import Student, add_class, collect, read_class
+
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Essay (17)
+    Points Possible,,,,,10
+"Lovelace, Ada",101,S1,ada,A,
+"Turing, Alan",102,S2,alan,A,9
+"Student, Test",999,,x,A,
+"""
+MOODLE = "First name,Last name,ID number,Email address\nAda,Lovelace,ada,ada@example.org\nAlan,Turing,alan,\n"
+PLAIN = "id,last_name,first_name,email,lms_user_id\nada,Lovelace,Ada,ada@example.org,101\nalan,Turing,Alan,,102\n\n"
+
+
+@pytest.fixture
+def listed(tmp_path):
+    def write(text):
+        path = tmp_path / "class.csv"
+        path.write_text(text, encoding="utf-8")
+        return read_class(path)
+
+    return write
+
+
+@pytest.fixture
+def book(tmp_path):
+    with open_gradebook(tmp_path) as book:
+        add_class(book, [Student("ada", "Ada", "Lovelace", "", "101"), Student("alan", "Alan", "Turing", "", "102")])
+        yield book
+
+
+@pytest.mark.parametrize("text", [CANVAS, MOODLE, PLAIN, "\ufeff" + PLAIN], ids=["Canvas", "Moodle", "plain", "mark"])
+def test_three_kinds_of_class_list_say_the_same(listed, text):
+    found = listed(text)
+    assert [(one.id, one.first_name, one.last_name) for one in found] == [
+        ("ada", "Ada", "Lovelace"),
+        ("alan", "Alan", "Turing"),
+    ]
+    if "101" in text:
+        assert [one.lms_user_id for one in found] == ["101", "102"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (
+            "name,points\na,1\n",
+            "class.csv: expected a column id or SIS Login ID or Username or ID number, got name, points",
+        ),
+        ("", "got none"),
+        ("id\nada\n\n../x\n", "class.csv, line 4: expected an id of letters"),
+        ("id,email\n,a@b\n", "line 2: expected an id"),
+        ("id\n.ssh\n", "line 2: expected an id"),
+        ("id\nada\nada\n", "expected each id once, got ada more than once"),
+    ],
+)
+def test_a_class_list_that_is_wrong_is_refused_and_says_where(listed, text, message):
+    with pytest.raises(ValueError) as caught:
+        listed(text)
+    assert message in str(caught.value)
+
+
+def test_importing_a_class_twice_changes_what_has_changed(book):
+    add_class(book, [Student("ada", "Augusta", "Lovelace"), Student("grace", "Grace", "Hopper")])
+    assert {one.id: one.first_name for one in book.students} == {"ada": "Augusta", "alan": "Alan", "grace": "Grace"}
+
+
+def archive(tmp_path, members):
+    path = tmp_path / "download.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, text in members.items():
+            file.writestr(name, text)
+    return path
+
+
+def test_a_download_of_canvas_is_sorted_by_student_and_the_latest_counts(book, tmp_path):
+    members = {
+        "lovelaceada_101_500_01_pooling.ipynb": "first",
+        "lovelaceada_LATE_101_501_Copy of 01_pooling-1.ipynb": "second",
+        "turingalan_102_77_x.ipynb": "his",
+        "nobody_404_78_x.ipynb": "?",
+        "turingalan_102_78_notes.pdf": "?",
+    }
+    done, left = collect(book, archive(tmp_path, members), "pooling", tmp_path / "submitted")
+    assert done == ["ada", "alan"]
+    assert (tmp_path / "submitted/ada/pooling/pooling.ipynb").read_text() == "second"
+    assert (tmp_path / "submitted/alan/pooling/pooling.ipynb").read_text() == "his"
+    assert len(left) == 2 and all("belongs to nobody in the class list" in line for line in left)
+
+
+def test_a_download_of_moodle_is_sorted_by_name(book, tmp_path):
+    members = {
+        "Ada Lovelace_7_assignsubmission_file_/pooling.ipynb": "folder",
+        "Alan Turing_8_assignsubmission_file_pooling.ipynb": "flat",
+        "Alan Smith_9_assignsubmission_file_/pooling.ipynb": "?",
+    }
+    done, left = collect(book, archive(tmp_path, members), "pooling", tmp_path / "submitted")
+    assert done == ["ada", "alan"] and left == [
+        "Alan Smith_9_assignsubmission_file_/pooling.ipynb: belongs to nobody in the class list"
+    ]
+    assert (tmp_path / "submitted/alan/pooling/pooling.ipynb").read_text() == "flat"
+
+
+def test_two_students_of_one_name_are_not_guessed_at(book, tmp_path):
+    add_class(book, [Student("ada2", "Ada", "Lovelace")])
+    done, left = collect(
+        book, archive(tmp_path, {"Ada Lovelace_7_assignsubmission_file_/p.ipynb": "x"}), "p", tmp_path / "s"
+    )
+    assert done == [] and left == ["Ada Lovelace_7_assignsubmission_file_/p.ipynb: could be from ada or ada2"]
+
+
+def test_nothing_is_written_elsewhere_and_nothing_too_large(book, tmp_path, monkeypatch):
+    monkeypatch.setattr("exercises.roster.LARGEST", 10)
+    members = {"../../turingalan_102_1_x.ipynb": "up", "lovelaceada_101_2_bomb.ipynb": "0" * 100_000}
+    done, left = collect(book, archive(tmp_path, members), "p", tmp_path / "submitted")
+    assert done == ["alan"] and "larger than" in left[0]
+    written = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.ipynb")]
+    assert written == ["submitted/alan/p/p.ipynb"]
+
+
+def test_a_file_that_is_no_archive_is_refused(book, tmp_path):
+    (tmp_path / "a.zip").write_text("no")
+    with pytest.raises(ValueError, match="download: expected a zip archive, got a.zip"):
+        collect(book, tmp_path / "a.zip", "p", tmp_path / "submitted")

@@ -1,0 +1,149 @@
+"""What a student's process can see and do, and how it ends."""
+
+import time
+
+import pytest
+import torch
+
+from exercises.judge import StudentError, run_test, student_process
+from exercises.sandbox import check_sandbox
+from tests.exercises.course import KIT, ROOT
+
+LAYER = """
+import torch
+class Layer(torch.nn.Linear):
+    def twice(self, x, *, plus=0):
+        return {"y": 2 * x + plus}
+"""
+LOOP = "while True:\n    pass"
+LAST_DEEDS = {
+    "exits": ("import os\nos._exit(0)", "ended by itself"),
+    "ignores its clock": (f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}", "did not answer"),
+    "kills itself": ("import os\nos.kill(os.getpid(), 9)", "ended by itself"),
+    "writes to the grader": (
+        "import os\nfor n in range(3, 20):\n    try:\n        os.write(n, b'?\\n')\n    except OSError:\n        pass",
+        "nobody asked for",
+    ),
+    "sends without end": (
+        "import os\nfor n in range(3, 20):\n    try:\n        while True:\n            os.write(n, bytes(2**16))\n"
+        "    except OSError:\n        pass",
+        "more than it may|did not answer|nobody asked for",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def student():
+    check_sandbox()
+    with student_process(seconds=2) as process:
+        yield process
+
+
+def seen(student, code):
+    shown = student.run(code)
+    return f"{shown.printed}\n{shown.error}"
+
+
+def test_a_cell_shows_what_it_printed_its_value_and_its_pictures(student):
+    shown = student.run("print('a√'); 1 + 1")
+    assert shown.printed == "a√\n\nOut[0]: 2" or shown.printed.split() == ["a√", "Out[0]:", "2"]
+    code = "from matplotlib import pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+    assert len(student.run(code).pictures) == 1
+    assert student.run("1 / 0").error == "ZeroDivisionError: division by zero"
+    assert student.run("def").error.startswith("SyntaxError")
+    assert len(student.run("print('x' * 10**6)").printed) == 20_000
+
+
+def test_it_has_the_book_s_package_and_none_of_the_course(student):
+    assert "ok" in seen(student, "from attn_core import check, attention\nprint('ok')")
+    for path in (
+        KIT,
+        KIT / "source",
+        KIT / "gradebook.db",
+        ROOT / "tests",
+        ROOT / ".git",
+        "/home",
+        "/root/.ssh",
+        "/etc/passwd",
+    ):
+        assert "True" not in seen(student, f"from pathlib import Path\nprint(Path({str(path)!r}).exists())"), path
+
+
+def test_it_can_write_nowhere_but_in_its_own_scratch_space(student):
+    for path in (ROOT / "attn_core" / "x", "/grading/x", "/usr/x"):
+        assert "Error" in seen(student, f"open({str(path)!r}, 'w')"), path
+    assert "OSError" in seen(student, "open('/tmp/x', 'wb').write(bytes(300 * 2**20))")
+    assert seen(student, "open('/tmp/x', 'w').write('a')").strip()
+
+
+def test_it_reaches_no_network_and_sees_no_other_process(student):
+    assert "unreachable" in seen(student, "import socket; socket.create_connection(('192.0.2.1', 80), 1)")
+    assert "name resolution" in seen(student, "import socket; socket.getaddrinfo('example.org', 80)")
+    numbers = seen(student, "import os\nprint(max(int(n) for n in os.listdir('/proc') if n.isdigit()))")
+    assert int(numbers.split()[0]) < 1000 and "0" not in seen(student, "import os\nprint(os.getuid())").split()
+
+
+def test_memory_and_processes_are_bounded(student):
+    assert "can't allocate" in seen(student, "import torch\ntorch.empty(50 * 2**30, dtype=torch.uint8)")
+    fork = "import os, time\nfor _ in range(200):\n    if os.fork() == 0:\n        time.sleep(3)\n        os._exit(0)"
+    assert "BlockingIOError" in seen(student, fork)
+
+
+def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there(student):
+    student.run("def double(x):\n    return 2 * x")
+    assert "took longer than 2 s" in student.run("while True:\n    pass").error
+    assert torch.equal(student.call("double", None, (torch.ones(2),), {}), torch.full((2,), 2.0))
+
+
+def test_calls_carry_values_objects_and_errors(student):
+    student.run(LAYER)
+    layer = student.call("Layer", None, (2, 2), {})
+    layer.load_state_dict({"weight": torch.eye(2), "bias": torch.zeros(2)})
+    assert torch.equal(layer(torch.ones(1, 2)), torch.ones(1, 2))
+    assert layer.twice(3, plus=1) == {"y": 7}
+    with pytest.raises(TypeError, match="unexpected keyword") as caught:
+        layer.twice(3, minus=1)
+    student.run("def fails(x):\n    return x[9]")
+    with pytest.raises(IndexError) as caught:
+        student.call("fails", None, ([1],), {})
+    assert caught.value.__notes__ == ["In the line: return x[9]"]
+    with pytest.raises(RuntimeError, match="Odd: what"):
+        student.run("class Odd(Exception):\n    pass\ndef odd():\n    raise Odd('what')")
+        student.call("odd", None, (), {})
+    with pytest.raises(KeyError):
+        student.call("never_defined", None, (), {})
+    with pytest.raises(ValueError, match="args: expected tensors"):
+        student.call("double", None, (object(),), {})
+
+
+@pytest.mark.parametrize("code, said", LAST_DEEDS.values(), ids=LAST_DEEDS)
+def test_a_process_that_cannot_go_on_says_so_from_then_on(code, said):
+    begun = time.monotonic()
+    with student_process(seconds=1) as student:
+        with pytest.raises(StudentError, match=said):
+            student.run(code)
+            student.run("1")
+        for _ in range(2):
+            with pytest.raises(StudentError, match=said):
+                student.call("f", None, (), {})
+    assert time.monotonic() - begun < 30
+
+
+def test_nothing_is_left_running():
+    with student_process(seconds=2) as student:
+        student.run("import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1234)")
+        process = student._process
+    assert process.poll() is not None
+    with pytest.raises(OSError):
+        open(f"/proc/{process.pid}/status")  # noqa: SIM115
+
+
+def test_a_test_is_told_apart_from_a_hidden_one():
+    assert run_test("print('seen')", "print('not seen')", {}) == ("seen\n", "")
+    assert run_test("assert False, 'why'", "1 / 0", {}) == ("", "AssertionError: why")
+    assert run_test("print('seen')", "secret = 41\nassert secret == 42, f'{secret}'", {}) == (
+        "seen\n",
+        "A hidden test fails.",
+    )
+    hidden = "from attn_core import check\ncheck.attention(lambda *_: None, seed=0)"
+    assert "It returns None" in run_test("", hidden, {})[1]
