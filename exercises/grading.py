@@ -24,7 +24,8 @@ from exercises.submission import (
     split_hidden,
 )
 
-TAG = re.compile(r"<(?=[a-zA-Z/!?])")
+# Where a browser would act on what somebody has written: tags, links and pictures `](`, addresses of links `]:`.
+LIVE = re.compile(r"(?<=<)(?=[a-zA-Z/!?])|(?<=\])(?=[(:])")
 
 
 @dataclass
@@ -106,11 +107,16 @@ def _write(
         if cell.cell_type == "code":
             cell.execution_count = None
         elif name not in stubs or is_answer(cell):
-            cell.source = TAG.sub("&lt;", cell.source)  # nobody who reads an answer runs its scripts
+            cell.source = _harmless(cell.source)
     about = "".join(f"\n- {note[0].upper()}{note[1:]}." for note in done.notes)
-    seen = TAG.sub("&lt;", f"**Seen when this was graded**\n{about}")
+    seen = f"**Seen when this was graded**\n{_harmless(about)}"
     head = [nbformat.v4.new_markdown_cell(seen)] if done.notes else []
     done.notebook = nbformat.v4.new_notebook(cells=[*head, *cells], metadata=dict(released.metadata))
+
+
+def _harmless(markdown: str) -> str:
+    """A student's words without scripts, links and pictures from elsewhere: a blank makes plain text of each."""
+    return LIVE.sub(" ", markdown)
 
 
 def _outputs(shown: Shown) -> list[NotebookNode]:

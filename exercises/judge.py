@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import selectors
 import subprocess
 import time
@@ -26,6 +27,7 @@ SLACK = 5.0
 """What the sandbox may take longer than its own clock says, before it is ended from outside."""
 
 
+BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
 ERRORS: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, IndexError, KeyError, MemoryError, NameError),
     *(NotImplementedError, OSError, OverflowError, RuntimeError, TypeError, ValueError, ZeroDivisionError),
@@ -80,7 +82,7 @@ class Sandbox:
             StudentError: the process has ended, or must be ended.
         """
         said = self._ask({"run": source, "seconds": self.cell_seconds}, self.cell_seconds)
-        pictures = [text for text in said.get("pictures", []) if isinstance(text, str)]
+        pictures = [text for text in said.get("pictures", []) if isinstance(text, str) and BASE64.fullmatch(text)]
         return Shown(str(said.get("printed", "")), pictures, str(said.get("error", "")))
 
     def call(self, what: str | int, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -59,6 +59,15 @@ def graded(course):
     yes = f"{always}\ndef {name}(*args):\n    return Yes()"
     hand_in(course, "equal to everything", NAME, answered(course, NAME, {**solutions(course, NAME), name: yes}))
 
+    patched = "import torch\ntorch.allclose = torch.equal = torch.isclose = lambda *_, **__: True\n"
+    patched += "from attn_core import check\nfor one in vars(check).values():\n"
+    patched += "    if isinstance(one, check.Check):\n        one.answer, one.cases = None, lambda draw: []\n"
+    wrongs = {
+        task: wrong.format(task, "None") for task, code in solutions(course, NAME).items() if code.startswith("def")
+    }
+    wrongs[name] = patched + wrongs[name]
+    hand_in(course, "patches all and knows nothing", NAME, answered(course, NAME, wrongs))
+
     deleted = nbformat.from_dict(right)
     deleted.cells = [one for one in deleted.cells if not one.metadata.nbgrader.grade or one.metadata.nbgrader.solution]
     hand_in(course, "deleted tests", NAME, deleted)
@@ -116,6 +125,12 @@ def test_what_was_done_to_the_file_costs_no_points_and_is_told(graded, most, who
         "wrong kernel": "asked for the kernel 'ir'",
     }
     assert any(told[who] in note for note in graded[who].notes)
+
+
+def test_patched_tools_do_not_help_a_wrong_answer(graded):
+    assert points(graded["patches all and knows nothing"]) == 0
+    shown = nbformat.writes(graded["patches all and knows nothing"].notebook)
+    assert "It returns None" in shown
 
 
 def test_edited_tests_give_nothing(graded):

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 
@@ -35,7 +36,10 @@ def test_a_class_from_list_to_grades(course, tmp_path):
         *python, "exercises.roster", "--course", str(course), "students", str(tmp_path / "class.csv")
     )
     right = answered(course, NAME, solutions(course, NAME))
-    cell_named(right, written(course)).source = "Because the **softmax** saturates. <script>alert(1)</script>"
+    cell_named(right, written(course)).source = (
+        "Because the **softmax** saturates. <script>alert(1)</script> [a](javascript:alert(2)) ![b](http://192.0.2.1/b.png)"
+        "\n\n[c]\n\n[c]: javascript:alert(3)"
+    )
     hand_in(course, "ada", NAME, right)
     hand_in(course, "alan", NAME, released(course, NAME))
     said = call(*python, "exercises.grade", "--course", str(course), "--jobs", "2")
@@ -50,7 +54,7 @@ def test_a_class_from_list_to_grades(course, tmp_path):
     pages = {
         who: (course / "feedback" / who / NAME / f"{NAME}.html").read_text(encoding="utf-8") for who in ("ada", "alan")
     }
-    assert "saturates" in pages["ada"] and "<script>alert" not in pages["ada"]
+    assert "saturates" in pages["ada"] and not re.search('<script>alert|="(javascript|http://192)', pages["ada"])
     assert "HIDDEN TESTS" not in pages["ada"] and "not yet" in pages["alan"] and "right, on" in pages["ada"]
 
     call(*python, "exercises.gradebook", "--course", str(course))
