@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from nbgrader.apps.api import NbGraderAPI
@@ -22,12 +26,34 @@ def release(course: Path, names: list[str]) -> None:
     """Write the students' versions, without solutions, hidden tests and rubrics, and put them into the gradebook.
 
     Raises:
-        ValueError: there is no such assignment, or nbgrader could not make it; nbgrader's words are in the message.
+        ValueError: there is no such assignment, or nbgrader could not make it; the last release stays.
     """
     for name in names:
         if name not in assignments(course):
             raise ValueError(f"assignment: expected one of {', '.join(assignments(course))}, got {name}")
-        _checked(_nbgrader(course).generate_assignment(name, force=True, create=True))
+        with _kept_on_failure(course / "release" / name):
+            done = _nbgrader(course).generate_assignment(name, force=True, create=True)
+            if not done["success"] and any(course.glob(f"autograded/*/{name}")):
+                raise ValueError(
+                    f"{name}: submissions to it have been graded, and nbgrader then lets no graded cell come or go. "
+                    "Give the changed assignment a new name, or move exercises/gradebook.db away to begin anew"
+                )
+            _checked(done)
+
+
+@contextlib.contextmanager
+def _kept_on_failure(folder: Path) -> Iterator[None]:
+    """Put a folder back as it was if what is done fails: nbgrader empties it first."""
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = Path(temporary) / "kept"
+        if folder.exists():
+            shutil.copytree(folder, kept)
+        try:
+            yield
+        except ValueError:
+            if kept.exists():
+                shutil.copytree(kept, folder, dirs_exist_ok=True)
+            raise
 
 
 def give_feedback(course: Path, names: list[str]) -> int:

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -73,25 +73,37 @@ def grade_all(course: Path, wanted: list[str], *, jobs: int, seconds: float = SE
 
     done = {}
     with ThreadPoolExecutor(jobs) as pool, open_gradebook(course) as book:
-        for item, graded in zip(found, pool.map(one, found), strict=True):
-            name, student = item
-            record(book, name, student, graded, _handed_in(course / "submitted" / student / name))
+        waiting = {pool.submit(one, item): item for item in found}
+        for finished in as_completed(waiting):
+            name, student = item = waiting[finished]
+            done[item] = graded = finished.result()
+            handed_in = _handed_in(course / "submitted" / student / name, graded.notes)
+            record(book, name, student, graded, handed_in)
             if graded.notebook is not None:
-                place = course / "autograded" / student / name / f"{name}.ipynb"
-                place.parent.mkdir(parents=True, exist_ok=True)
-                nbformat.write(graded.notebook, place)
-            done[item] = graded
+                _write(graded.notebook, course / "autograded" / student / name / f"{name}.ipynb")
             print(_line(name, student, graded), flush=True)
     return done
 
 
-def _handed_in(folder: Path) -> datetime | None:
-    """When it was handed in, where nbgrader or the download has left the time."""
+def _write(notebook: nbformat.NotebookNode, place: Path) -> None:
+    """Write a notebook, all of it or nothing."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_suffix(".part")
+    nbformat.write(notebook, part)
+    part.replace(place)
+
+
+def _handed_in(folder: Path, notes: list[str]) -> datetime | None:
+    """When it was handed in (UTC), where nbgrader has left the time; a student may have written it."""
     path = folder / "timestamp.txt"
     if not path.exists():
         return None
-    when = datetime.fromisoformat(path.read_text(encoding="utf-8").strip().replace(" UTC", "+00:00"))
-    return when.astimezone(UTC).replace(tzinfo=None)
+    try:
+        when = datetime.fromisoformat(path.read_text(encoding="utf-8").strip().replace(" UTC", "+00:00"))
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).astimezone(UTC).replace(tzinfo=None)
+    except (OSError, OverflowError, ValueError):
+        notes.append("its timestamp.txt holds no time")
+        return None
 
 
 def _line(name: str, student: str, graded: Graded) -> str:
@@ -99,7 +111,8 @@ def _line(name: str, student: str, graded: Graded) -> str:
     to_read = len(graded.points) - len(given)
     more = f", {to_read} to be read" if to_read else ""
     notes = "".join(f"\n    {note}" for note in graded.notes)
-    return f"{name}  {student}: {sum(given):g} points{more}{notes}"
+    points = f"{sum(given):g} points{more}" if graded.notebook else "NOT GRADED"
+    return f"{name}  {student}: {points}{notes}"
 
 
 def main() -> None:
@@ -119,7 +132,11 @@ def main() -> None:
     if not done:
         sys.exit("make: nothing to grade. Expected submitted/STUDENT/ASSIGNMENT/*.ipynb, and make assignments before.")
     seconds = time.monotonic() - begun
-    print(f"{len(done)} graded in {seconds:.0f} s, {options.jobs} at a time.")
+    failed = [f"{name}  {student}" for (name, student), graded in done.items() if graded.notebook is None]
+    print(f"{len(done) - len(failed)} graded in {seconds:.0f} s, {options.jobs} at a time.")
+    if failed:
+        print(*failed, sep="\n")
+        sys.exit("make: these could not be graded; they keep what points they have, and are marked to be looked at.")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def open_gradebook(course: Path = HERE) -> Gradebook:
 
 
 def record(book: Gradebook, assignment: str, student: str, graded: Graded, handed_in: datetime | None) -> None:
-    """Write a submission's points into the gradebook. Points that a person has given stay, marked to be looked at."""
+    """Write a submission's points into the gradebook. Points that a person has given stay, marked to be looked at; one
+    that could not be graded keeps what it has, and is all marked."""
     try:
         book.find_student(student)
     except MissingEntry:
@@ -33,8 +34,10 @@ def record(book: Gradebook, assignment: str, student: str, graded: Graded, hande
         warnings.simplefilter("ignore", SAWarning)
         book.update_or_create_submission(assignment, student, timestamp=handed_in)
     for grade in book.find_submission_notebook(assignment, assignment, student).grades:
-        points = graded.points.get(grade.cell.name, 0.0)
-        grade.auto_score = points
+        if graded.notebook is None:
+            grade.needs_manual_grade = True
+            continue
+        grade.auto_score = points = graded.points.get(grade.cell.name)
         grade.needs_manual_grade = points is None or grade.manual_score is not None
     book.db.commit()
 

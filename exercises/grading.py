@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.judge import Sandbox, Shown, Standin, StudentError, run_test, student_process
+from exercises.judge import Sandbox, Shown, StudentError, StudentObject, run_test, student_process
 from exercises.submission import (
     NOT_ANSWERED,
     Submission,
@@ -33,7 +32,7 @@ class Graded:
     """A graded submission: points by cell (None: to be read by a person), the notebook with outputs, and notes."""
 
     points: dict[str, float | None] = field(default_factory=dict)
-    notebook: NotebookNode | None = None
+    notebook: NotebookNode | None = None  # None: it could not be graded, and a person must look
     notes: list[str] = field(default_factory=list)
 
 
@@ -41,20 +40,20 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float) 
     """Grade what a student has handed in in ``folder``, against the assignment with its solutions and as released.
 
     A cell may take so many seconds, and a call by a test a quarter of that.
-    Never raises: what goes wrong is a note, and costs the points that could not be given.
+    Never raises: where it could not be graded, the notes say why.
     """
-    source, released = (nbformat.read(path, as_version=4) for path in (source_path, released_path))
-    path, notes = find(folder, released_path.stem)
-    submission = Submission(cells=list(released.cells)) if path is None else read(path, released)
-    done = Graded(notes=notes + submission.notes)
+    done = Graded()
     try:
+        source, released = (nbformat.read(path, as_version=4) for path in (source_path, released_path))
+        path, done.notes = find(folder, released_path.stem)
+        submission = Submission(cells=list(released.cells)) if path is None else read(path, released)
+        done.notes += submission.notes
         with student_process(seconds=seconds) as student:
             shown = _run(submission.cells, student, done.notes)
             verdicts = _test(source, student)
+        _write(done, submission.cells, released, shown, verdicts)
     except (Exception, StudentError) as error:  # one that fails never stops the others
-        done.notes.append(f"grading it failed: {traceback.format_exception_only(error)[-1].strip()}")
-        shown, verdicts = {}, {}
-    _write(done, submission.cells, released, shown, verdicts)
+        return Graded(notes=[*done.notes, f"it could not be graded: {type(error).__name__}: {str(error)[:500]}"])
     return done
 
 
@@ -79,7 +78,7 @@ def _test(source: NotebookNode, student: Sandbox) -> dict[str, tuple[str, str]]:
     for cell in source.cells:
         if cell.cell_type == "code" and not is_answer(cell) and not is_test(cell):
             exec(compile(cell.source, "<assignment>", "exec"), names)  # the course's own code
-    names.update({name: Standin(student, name) for name in defined_names(source)})
+    names.update({name: StudentObject(student, name) for name in defined_names(source)})
     return {str(grade_id(cell)): run_test(*split_hidden(cell.source), names) for cell in source.cells if is_test(cell)}
 
 
@@ -92,16 +91,20 @@ def _write(
 ) -> None:
     """Give the points, and write into the notebook what a student may see: no hidden test."""
     stubs = {grade_id(cell): cell.source for cell in released.cells}
+    # An answer may also stand in a cell of its own: then a person looks, even if the cell for it is empty.
+    elsewhere = any(
+        cell.cell_type == "markdown" and grade_id(cell) not in stubs and cell.source.strip() for cell in cells
+    )
     for place, cell in enumerate(cells):
         name, about = str(grade_id(cell)), cell.metadata.get("nbgrader", {})
         if is_test(cell):
-            printed, failed = verdicts.get(name, ("", "It could not be run."))
+            printed, failed = verdicts[name]
             cell.source = split_hidden(cell.source)[0]
             cell.outputs = [*_stream(printed), *_failure(failed)]
             done.points[name] = 0.0 if failed else float(about["points"])
-        elif about.get("grade") and name not in done.points:
-            empty = cell.source.strip() in ("", stubs.get(name, "").strip(), NOT_ANSWERED)
-            done.points[name] = 0.0 if empty else None
+        elif about.get("grade"):
+            empty = cell.source.strip() in ("", stubs[name].strip(), NOT_ANSWERED) and not elsewhere
+            done.points[name] = 0.0 if empty and done.points.get(name, 0.0) is not None else None
         elif cell.cell_type == "code":
             cell.outputs = _outputs(shown.get(place, Shown(error="This cell was not run.")))
         if cell.cell_type == "code":

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import torch
+
 from attn_core.check import NotYet
 from exercises import sandbox, wire
 
@@ -27,12 +29,19 @@ SLACK = 5.0
 """What the sandbox may take longer than its own clock says, before it is ended from outside."""
 
 
+PRINTED, PICTURE = 20_000, 500_000
+"""Characters kept of what a cell printed, and of a picture."""
+SHOWN = 5_000_000
+"""Characters kept of all cells together. All of these are kept here: a student's process can lift limits of its own."""
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
 ERRORS: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, IndexError, KeyError, MemoryError, NameError),
     *(NotImplementedError, OSError, OverflowError, RuntimeError, TypeError, ValueError, ZeroDivisionError),
 )
 """A student's errors that are raised here as what they are; others become a RuntimeError."""
+
+
+STOPS = "It stops with"
 
 
 class StudentError(BaseException):
@@ -65,7 +74,7 @@ class Sandbox:
         )
         os.close(requests)
         os.close(answers)
-        self._rest = b""
+        self._rest, self._shown = b"", 0
         self._answer(60.0)
 
     def close(self) -> None:
@@ -82,8 +91,15 @@ class Sandbox:
             StudentError: the process has ended, or must be ended.
         """
         said = self._ask({"run": source, "seconds": self.cell_seconds}, self.cell_seconds)
-        pictures = [text for text in said.get("pictures", []) if isinstance(text, str) and BASE64.fullmatch(text)]
-        return Shown(str(said.get("printed", "")), pictures, str(said.get("error", "")))
+        sent = said.get("pictures")
+        pictures = (
+            [p for p in sent if isinstance(p, str) and len(p) < PICTURE and BASE64.fullmatch(p)]
+            if isinstance(sent, list)
+            else []
+        )
+        shown = Shown(_text(said.get("printed")), pictures[:10], _text(said.get("error")))
+        self._shown += len(shown.printed) + sum(map(len, shown.pictures))
+        return shown if self._shown < SHOWN else Shown(error="Left out: this notebook shows more than is kept.")
 
     def call(self, what: str | int, method: str | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the student's, an object that it returned, or a method of that.
@@ -97,7 +113,18 @@ class Sandbox:
         said = self._ask(message, self.call_seconds)
         if "error" in said:
             raise _error(said)
-        return wire.unpack(said.get("value"), lambda number: Standin(self, number))
+        self._change(wire.tensors([args, kwargs]), said.get("changed"))
+        return wire.unpack(said.get("value"), self._object)
+
+    def _object(self, number: int) -> StudentObject:
+        return StudentObject(self, number)
+
+    def _change(self, given: list[torch.Tensor], changed: Any) -> None:
+        """Write into the test's tensors what the student's function wrote into its copies of them."""
+        for place, packed in changed if isinstance(changed, list) else ():
+            now = wire.unpack(packed, self._object)
+            if isinstance(now, torch.Tensor) and now.shape == given[place].shape:
+                given[place].copy_(now)
 
     def _ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
         if self.failed:
@@ -122,16 +149,19 @@ class Sandbox:
         deadline = time.monotonic() + seconds
         with selectors.DefaultSelector() as ready:
             ready.register(self._read, selectors.EVENT_READ)
-            while b"\n" not in self._rest:
+            parts = [self._rest]
+            size = len(self._rest)
+            while b"\n" not in parts[-1]:
                 if not ready.select(max(0.0, deadline - time.monotonic())):
                     self._fail(f"the notebook's process did not answer within {seconds:g} s and was ended")
                 part = os.read(self._read, 2**16)
                 if not part:
                     self._fail("the notebook's process ended by itself")
-                self._rest += part
-                if len(self._rest) > wire.LARGEST:
+                parts.append(part)
+                size += len(part)
+                if size > wire.LARGEST:
                     self._fail("the notebook's process sent more than it may")
-        line, self._rest = self._rest.split(b"\n", 1)
+        line, self._rest = b"".join(parts).split(b"\n", 1)
         try:
             return wire.from_line(line)
         except ValueError:
@@ -143,7 +173,7 @@ class Sandbox:
         raise StudentError(reason)
 
 
-class Standin:
+class StudentObject:
     """Stands for a function or class of the student's, or for an object that one of them returned."""
 
     def __init__(self, student: Sandbox, what: str | int) -> None:
@@ -188,9 +218,14 @@ def _failure(source: str, names: dict[str, Any], *, secret: bool = False) -> str
     try:
         exec(compile(source, "<test>", "exec"), names)  # the course's own code
     except (NotYet, StudentError) as error:
-        return str(error)
+        # What the student's function says of its inputs stays here, if nobody may see them.
+        return (
+            "In a hidden test your function stops with an error."
+            if secret and STOPS in str(error)
+            else _text(str(error))
+        )
     except Exception as error:
-        return "A hidden test fails." if secret else f"{type(error).__name__}: {error}"
+        return "A hidden test fails." if secret else _text(f"{type(error).__name__}: {error}")
     return ""
 
 
@@ -198,13 +233,17 @@ def _error(said: dict[str, Any]) -> Exception:
     """The student's error, of its own kind if that is a common one."""
     name, text = str(said["error"]), str(said.get("said", ""))
     error = next((kind(text) for kind in ERRORS if kind.__name__ == name), RuntimeError(f"{name}: {text}"))
-    if said.get("line"):
-        error.add_note(f"In the line: {said['line']}")
+    error.add_note(f"In the line: {said['line']}" if said.get("line") else "A test called it.")
     return error
+
+
+def _text(value: Any) -> str:
+    """What somebody sent, as text that can be written to a file."""
+    return value[:PRINTED].encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int:
     """An object's number in the sandbox."""
-    if isinstance(value, Standin) and isinstance(value._what, int):
+    if isinstance(value, StudentObject) and isinstance(value._what, int):
         return value._what
     raise ValueError(f"args: expected tensors, numbers, strings and containers of them, got {type(value).__name__}")

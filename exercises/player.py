@@ -14,7 +14,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from wire import from_line, pack, to_line, unpack
+import torch
+from wire import from_line, pack, tensors, to_line, unpack
 
 NOBODY = 65534
 PRINTED = 20_000  # characters of output kept from a cell
@@ -80,17 +81,27 @@ class Player:
         }
 
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Call a name or an object, or one of its methods."""
+        """Call a name or an object, or one of its methods; give what it returned, and which tensors it changed."""
+        what: str | int = message["what"]
+        if isinstance(what, str) and what not in self.shell.user_ns:
+            return {"error": "NameError", "said": f"the notebook defines no {what}"}
         try:
-            what: str | int = message["what"]
             target = self.shell.user_ns[what] if isinstance(what, str) else self.objects[what]
             target = getattr(target, message["method"]) if message["method"] else target
             args, kwargs = (unpack(message[part], self.objects.__getitem__) for part in ("args", "kwargs"))
-            return {"value": pack(within(message["seconds"], lambda: target(*args, **kwargs)), self.keep)}
+            before = [tensor.clone() for tensor in tensors([args, kwargs])]
+            value = within(message["seconds"], lambda: target(*args, **kwargs))
+            after = zip(before, tensors([args, kwargs]), strict=False)
+            changed = {i: pack(now, self.keep) for i, (then, now) in enumerate(after) if not _same(then, now)}
+            return {"value": pack(value, self.keep), "changed": list(changed.items())}
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.line or "" for frame in frames if "ipython-input" in frame.filename]
             return {"error": type(error).__name__, "said": str(error)[:500], "line": (lines or [""])[-1][:200]}
+
+
+def _same(then: torch.Tensor, now: torch.Tensor) -> bool:
+    return then.shape == now.shape and bool(torch.isclose(then, now, 0, 0, True).all())
 
 
 def encode(png: bytes) -> str:

@@ -8,7 +8,7 @@ import re
 import sys
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from nbgrader.api import Gradebook
 
@@ -62,9 +62,9 @@ def read_class(path: Path) -> list[Student]:
 
 
 def _is_student(row: dict[str, str | None]) -> bool:
-    """Whether a line is about a person: Canvas adds one with the points, and one for trying things out."""
-    name = (row.get("Student") or "").strip()
-    return any((value or "").strip() for value in row.values()) and name not in ("Points Possible", "Student, Test")
+    """Whether a line is about a person: Canvas adds lines about points and posting, and one for trying things out."""
+    name = (row.get("Student") or "").strip() if "Student" in row else "a student"
+    return any((value or "").strip() for value in row.values()) and name not in ("", "Points Possible", "Student, Test")
 
 
 def _student(row: dict[str, str | None], columns: dict[str, str | None], where: str) -> Student:
@@ -85,7 +85,7 @@ def add_class(book: Gradebook, students: list[Student]) -> None:
 
 
 def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -> tuple[list[str], list[str]]:
-    """Put the notebooks of a downloaded archive where they will be graded; who has handed in, and what was left out.
+    """Put the notebooks of a downloaded archive where they will be graded; who has handed in, and what there is to say.
 
     Of several notebooks of one student the latest counts. Nothing is written outside ``submitted``.
 
@@ -94,39 +94,50 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
     """
     if not zipfile.is_zipfile(download):
         raise ValueError(f"download: expected a zip archive, got {download.name}")
-    by_number = {str(one.lms_user_id): one.id for one in book.students if one.lms_user_id}
+    by_number = {str(one.lms_user_id): [one.id] for one in book.students if one.lms_user_id}
     by_name: dict[str, list[str]] = {}
     for one in book.students:
         by_name.setdefault(f"{one.first_name} {one.last_name}".strip(), []).append(one.id)
-    done, left = {}, []
+    done: dict[str, bytes] = {}
+    notes = []
     with zipfile.ZipFile(download) as archive:
-        members = [m for m in archive.infolist() if not m.is_dir()]
-        for member in sorted(members, key=lambda m: _number(m.filename)):
-            canvas, moodle = CANVAS.fullmatch(PurePosixPath(member.filename).name), MOODLE.fullmatch(member.filename)
-            names = [by_number[canvas["user"]]] if canvas and canvas["user"] in by_number else []
-            names = names or (by_name.get(moodle["name"], []) if moodle else [])
-            if len(names) != 1:
-                why = "belongs to nobody in the class list" if not names else f"could be from {' or '.join(names)}"
-                left.append(f"{member.filename}: {why}")
-            elif member.file_size > LARGEST:
-                left.append(f"{member.filename}: larger than {LARGEST // 2**20} MiB")
-            else:
-                done[names[0]] = _put(archive, member, submitted / names[0] / assignment / f"{assignment}.ipynb")
-    return sorted(done), left
+        for member in sorted(archive.infolist(), key=lambda member: _upload(member.filename)[1]):
+            if member.is_dir():
+                continue
+            whose, _ = _upload(member.filename)
+            owners = by_number.get(whose) or by_name.get(whose) or []
+            if len(owners) != 1:
+                why = f"could be from {' or '.join(owners)}" if owners else "belongs to nobody in the class list"
+                notes.append(f"{member.filename}: left out, {why}")
+                continue
+            try:
+                done[owners[0]] = _read(archive, member)
+            except (ValueError, RuntimeError, zipfile.BadZipFile) as error:  # too large, encrypted, damaged
+                notes.append(f"{member.filename}: left out, {error}")
+    for student, data in done.items():
+        place = submitted / student / assignment / f"{assignment}.ipynb"
+        if place.exists() and place.read_bytes() != data:
+            notes.append(f"{student}: another notebook was collected before; this one takes its place")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    return sorted(done), notes
 
 
-def _number(name: str) -> int:
-    """The number that Canvas or Moodle gave an upload: the later, the greater."""
-    found = CANVAS.fullmatch(PurePosixPath(name).name) or MOODLE.fullmatch(name)
-    return int(found["number"]) if found else 0
+def _upload(name: str) -> tuple[str, int]:
+    """Whose upload a file of an archive is (Moodle's name of the person, Canvas's number), and its own number: the
+    later, the greater. In a folder of Moodle the file's own name is the student's choice and says nothing."""
+    if found := MOODLE.fullmatch(name):
+        return found["name"], int(found["number"])
+    if found := CANVAS.fullmatch(name):
+        return found["user"], int(found["number"])
+    return "", 0
 
 
-def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path) -> Path:
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    if member.file_size > LARGEST:
+        raise ValueError(f"larger than {LARGEST // 2**20} MiB")
     with archive.open(member) as file:
-        data = file.read(LARGEST + 1)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(data)
-    return place
+        return file.read(LARGEST + 1)
 
 
 def main() -> None:
@@ -147,8 +158,8 @@ def main() -> None:
                 add_class(book, found)
                 print(f"{len(found)} students.")
                 return
-            done, left = collect(book, options.download, options.assignment, options.course / "submitted")
-        print(f"{len(done)} collected.", *(f"left out: {line}" for line in left), sep="\n")
+            done, notes = collect(book, options.download, options.assignment, options.course / "submitted")
+        print(f"{len(done)} collected.", *notes, sep="\n")
     except (OSError, ValueError) as error:
         sys.exit(f"make: {error}")
 

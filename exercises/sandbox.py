@@ -20,7 +20,7 @@ MEMORY = 4 * 2**30
 PROCESSES = 64
 """Processes and threads for a submission."""
 SCRATCH = 256 * 2**20
-"""Bytes that it may write, all of them forgotten."""
+"""Bytes that it may write to /tmp, and as many to /dev/shm; all of them are forgotten."""
 
 
 class NoSandboxError(RuntimeError):
@@ -35,8 +35,9 @@ def command(requests: int, answers: int) -> list[str]:
     return [
         _bubblewrap(),
         *(*_apart(), "--die-with-parent", "--new-session", "--clearenv"),
-        *("--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(SCRATCH), "--tmpfs", "/tmp"),
-        *(*binds, *files),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(part for place in ("/tmp", "/dev/shm") for part in _scratch(place)),
+        *(*binds, *files, "--remount-ro", "/"),
         *("--chdir", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin"),
         *(
             "--setenv",
@@ -52,6 +53,10 @@ def command(requests: int, answers: int) -> list[str]:
         *("--setenv", "IPYTHONDIR", "/tmp/ipython", "--setenv", "LANG", "C.UTF-8"),
         *(sys.executable, "/grading/player.py", str(requests), str(answers), str(MEMORY), str(PROCESSES)),
     ]
+
+
+def _scratch(place: str) -> list[str]:
+    return ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", place]
 
 
 def _bind(path: Path) -> list[str]:

@@ -29,7 +29,8 @@ class Submission:
 def grade_id(cell: NotebookNode) -> str | None:
     """The name that nbgrader gave a cell, if any."""
     found = cell.get("metadata", {}).get("nbgrader", {})
-    return found.get("grade_id") if isinstance(found, dict) else None
+    name = found.get("grade_id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def is_answer(cell: NotebookNode) -> bool:
@@ -112,6 +113,8 @@ def _cells(path: Path, notes: list[str]) -> list[NotebookNode]:
             notebook = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
         cells = [cell for cell in notebook.cells if cell.cell_type in ("code", "markdown")]
         assert all(isinstance(cell.source, str) and isinstance(cell.metadata, dict) for cell in cells)
+        for cell in cells:  # JSON can hold halves of characters, which no file can
+            cell.source = cell.source.encode("utf-8", "replace").decode()
     except Exception as error:  # a file that came from outside may be wrong in any way
         notes.append(f"the file could not be read as a notebook: {type(error).__name__}: {str(error)[:200]}")
         return []

@@ -17,7 +17,8 @@ import torch
 LARGEST = 64 * 2**20
 """The largest message, in bytes."""
 
-_DTYPES = {str(dtype): dtype for dtype in (torch.bool, torch.int32, torch.int64, torch.float32, torch.float64)}
+_KINDS = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+_DTYPES = {str(dtype): dtype for dtype in _KINDS}
 
 
 def pack(value: Any, keep: Callable[[Any], int]) -> Any:
@@ -63,6 +64,14 @@ def _tensor(dtype: torch.dtype, shape: list[Any], data: bytes) -> torch.Tensor:
         raise ValueError("packed: expected a tensor's shape, got something else")
     kind = str(dtype).removeprefix("torch.")
     return torch.from_numpy(numpy.frombuffer(data, dtype=kind).copy()).reshape(shape)
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value, in the order in which they travel."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [tensor for item in inside for tensor in tensors(item)]
 
 
 def to_line(message: dict[str, Any]) -> bytes:

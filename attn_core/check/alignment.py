@@ -213,7 +213,7 @@ leak = Check(
         ),
     ],
     hints=[
-        "Collect the sentences of the training pairs in a set, both sides.",
-        "set(pair) & known is empty for a test pair that does not leak.",
+        "Collect the English sentences of the training pairs in one set, the French ones in another.",
+        "A test pair leaks if its English is in the first or its French in the second.",
     ],
 )

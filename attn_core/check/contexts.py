@@ -221,8 +221,8 @@ def _sentence_cases(draw: Inputs) -> Iterator[Case]:
     shorter = full & (torch.arange(words) < torch.tensor([[words], [words - 3]]))
     yield Case("a padded paragraph", (x, numbers * shorter, shorter))
     yield Case("every word a sentence", (x, torch.arange(words).expand(2, -1), full), edge=True)
-    mixed = torch.stack([numbers[0].flip(0) + 4, 5 * (torch.arange(words) % 3)])
-    yield Case("numbers in any order, with gaps", (x, mixed, full), edge=True)
+    mixed = torch.stack([numbers[0].flip(0) - 2, 5 * (torch.arange(words) % 3)])
+    yield Case("numbers in any order, with gaps, some below zero", (x, mixed, full), edge=True)
     yield Case("padding that holds NaN", (x.masked_fill(~shorter[..., None], math.nan), numbers, shorter), edge=True)
 
 

@@ -234,7 +234,7 @@ attention = Check(
         ),
         Misconception(
             lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -1e6).softmax(-1) @ v,
-            "hidden scores are set to −10⁶",
+            "hidden scores are set to a large negative number, such as −10⁶",
             "A query that may look at nothing then gets the mean of all values, hidden ones included.",
             _MASKS,
         ),
@@ -248,6 +248,6 @@ attention = Check(
     hints=[
         "Scores, weights, a mean: (B, T, d) times (B, d, S) gives (B, T, S); times (B, S, dv) it gives (B, T, dv).",
         "q @ k.mT / math.sqrt(q.shape[-1]), and hidden scores filled with −∞ before the softmax over the last axis.",
-        "After the softmax, fill the rows without any True in the mask with zeros.",
+        "A row without any True needs harmless scores, such as 0, before the softmax, and zeros after it.",
     ],
 )

@@ -73,7 +73,7 @@ masked_softmax = Check(
         ),
         Misconception(
             lambda scores, mask: scores.masked_fill(~mask, -1e6).softmax(-1),
-            "hidden scores are set to −10⁶",
+            "hidden scores are set to a large negative number, such as −10⁶",
             "Where a whole row is hidden all its scores are equal again, and it gets equal weights instead of none.",
             _MASKS,
         ),

@@ -96,6 +96,20 @@ def test_grading_again_keeps_what_a_person_gave(course):
         assert grade.manual_score == 2 and grade.needs_manual_grade
 
 
+def test_a_changed_assignment_with_grades_is_refused_and_its_release_stays(tmp_path):
+    course = make_course(tmp_path, [NAME])
+    hand_in(course, "eve", NAME, released(course, NAME))
+    call(sys.executable, "-m", "exercises.grade", "--course", str(course))
+    path = course / "source" / NAME / f"{NAME}.ipynb"
+    changed = nbformat.read(path, as_version=4)
+    changed.cells = [one for one in changed.cells if not one.metadata.nbgrader.grade_id.endswith("_hidden")]
+    nbformat.write(changed, path)
+    before = (course / "release" / NAME / f"{NAME}.ipynb").read_bytes()
+    said = call(sys.executable, "-m", "exercises.course", "--course", str(course), "assignments", code=1)
+    assert "have been graded" in said and "new name" in said
+    assert (course / "release" / NAME / f"{NAME}.ipynb").read_bytes() == before
+
+
 def test_with_nothing_handed_in_it_says_what_was_expected(tmp_path):
     empty = make_course(tmp_path, [NAME])
     said = call(sys.executable, "-m", "exercises.grade", "--course", str(empty), code=1)

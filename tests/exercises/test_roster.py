@@ -9,6 +9,7 @@ from exercises.roster import Student, add_class, collect, read_class
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Essay (17)
     Points Possible,,,,,10
+,,,,,Manual Posting
 "Lovelace, Ada",101,S1,ada,A,
 "Turing, Alan",102,S2,alan,A,9
 "Student, Test",999,,x,A,
@@ -101,7 +102,7 @@ def test_a_download_of_moodle_is_sorted_by_name(book, tmp_path):
     }
     done, left = collect(book, archive(tmp_path, members), "pooling", tmp_path / "submitted")
     assert done == ["ada", "alan"] and left == [
-        "Alan Smith_9_assignsubmission_file_/pooling.ipynb: belongs to nobody in the class list"
+        "Alan Smith_9_assignsubmission_file_/pooling.ipynb: left out, belongs to nobody in the class list"
     ]
     assert (tmp_path / "submitted/alan/pooling/pooling.ipynb").read_text() == "flat"
 
@@ -111,16 +112,48 @@ def test_two_students_of_one_name_are_not_guessed_at(book, tmp_path):
     done, left = collect(
         book, archive(tmp_path, {"Ada Lovelace_7_assignsubmission_file_/p.ipynb": "x"}), "p", tmp_path / "s"
     )
-    assert done == [] and left == ["Ada Lovelace_7_assignsubmission_file_/p.ipynb: could be from ada or ada2"]
+    assert done == [] and left == ["Ada Lovelace_7_assignsubmission_file_/p.ipynb: left out, could be from ada or ada2"]
 
 
 def test_nothing_is_written_elsewhere_and_nothing_too_large(book, tmp_path, monkeypatch):
     monkeypatch.setattr("exercises.roster.LARGEST", 10)
-    members = {"../../turingalan_102_1_x.ipynb": "up", "lovelaceada_101_2_bomb.ipynb": "0" * 100_000}
-    done, left = collect(book, archive(tmp_path, members), "p", tmp_path / "submitted")
-    assert done == ["alan"] and "larger than" in left[0]
+    members = {
+        "../../turingalan_102_1_x.ipynb": "up",
+        "turingalan_102_1_..\\..\\x.ipynb": "his",
+        "lovelaceada_101_2_bomb.ipynb": "0" * 100_000,
+    }
+    done, notes = collect(book, archive(tmp_path, members), "p", tmp_path / "submitted")
+    assert done == ["alan"] and any("larger than" in note for note in notes)
     written = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.ipynb")]
     assert written == ["submitted/alan/p/p.ipynb"]
+
+
+def test_the_name_that_a_student_gave_a_file_makes_it_nobody_else_s(book, tmp_path):
+    members = {"Ada Lovelace_6_assignsubmission_file_/x_102_999_a.ipynb": "hers", "turingalan_102_1_b.ipynb": "his"}
+    done, _ = collect(book, archive(tmp_path, members), "p", tmp_path / "submitted")
+    assert done == ["ada", "alan"]
+    assert (tmp_path / "submitted/ada/p/p.ipynb").read_text() == "hers"
+    assert (tmp_path / "submitted/alan/p/p.ipynb").read_text() == "his"
+
+
+def test_a_damaged_upload_costs_the_others_nothing(book, tmp_path):
+    path = archive(tmp_path, {"lovelaceada_101_2_a.ipynb": "a" * 50, "turingalan_102_3_b.ipynb": "his"})
+    data = bytearray(path.read_bytes())
+    data[data.index(b"a" * 50)] += 1
+    path.write_bytes(data)
+    done, notes = collect(book, path, "p", tmp_path / "submitted")
+    assert done == ["alan"] and "lovelaceada_101_2_a.ipynb: left out, Bad CRC" in notes[0]
+
+
+def test_a_later_notebook_takes_the_place_of_an_earlier_one_and_this_is_said(book, tmp_path):
+    for text, said in (
+        ("one", []),
+        ("one", []),
+        ("two", ["ada: another notebook was collected before; this one takes its place"]),
+    ):
+        _, notes = collect(book, archive(tmp_path, {"lovelaceada_101_2_a.ipynb": text}), "p", tmp_path / "submitted")
+        assert notes == said
+    assert (tmp_path / "submitted/ada/p/p.ipynb").read_text() == "two"
 
 
 def test_a_file_that_is_no_archive_is_refused(book, tmp_path):

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from exercises.judge import StudentError, run_test, student_process
+from exercises.judge import PRINTED, SHOWN, StudentError, run_test, student_process
 from exercises.sandbox import check_sandbox
 from tests.exercises.course import KIT, ROOT
 
@@ -70,9 +70,13 @@ def test_it_has_the_book_s_package_and_none_of_the_course(student):
 
 
 def test_it_can_write_nowhere_but_in_its_own_scratch_space(student):
-    for path in (ROOT / "attn_core" / "x", "/grading/x", "/usr/x"):
+    for path in (ROOT / "attn_core" / "x", "/grading/x", "/usr/x", "/x", "/dev/x"):
         assert "Error" in seen(student, f"open({str(path)!r}, 'w')"), path
-    assert "OSError" in seen(student, "open('/tmp/x', 'wb').write(bytes(300 * 2**20))")
+    for place in ("/tmp", "/dev/shm"):
+        assert "OSError" in seen(
+            student, f"import os\nos.posix_fallocate(open('{place}/x', 'wb').fileno(), 0, 300 * 2**20)"
+        ), place
+        student.run(f"import os\nos.remove('{place}/x')")
     assert seen(student, "open('/tmp/x', 'w').write('a')").strip()
 
 
@@ -110,10 +114,32 @@ def test_calls_carry_values_objects_and_errors(student):
     with pytest.raises(RuntimeError, match="Odd: what"):
         student.run("class Odd(Exception):\n    pass\ndef odd():\n    raise Odd('what')")
         student.call("odd", None, (), {})
-    with pytest.raises(KeyError):
+    with pytest.raises(NameError, match="the notebook defines no never_defined") as caught:
         student.call("never_defined", None, (), {})
+    assert caught.value.__notes__ == ["A test called it."]
     with pytest.raises(ValueError, match="args: expected tensors"):
         student.call("double", None, (object(),), {})
+
+
+def test_what_a_function_changes_in_its_arguments_is_changed_in_the_test_s(student):
+    student.run("def grows(x, more):\n    more['y'][0].mul_(3)\n    return x.add_(1)")
+    x, y = torch.zeros(2), torch.ones(3)
+    assert torch.equal(student.call("grows", None, (x, {"y": [y]}), {}), torch.ones(2))
+    assert torch.equal(x, torch.ones(2)) and torch.equal(y, torch.full((3,), 3.0))
+
+
+def test_what_is_kept_of_a_notebook_is_bounded_outside_of_it():
+    lift = "import gc\nfor d in gc.get_objects():\n    if type(d) is dict and 'PRINTED' in d: d['PRINTED'] = 10**9"
+    with student_process(seconds=8) as student:
+        student.run(lift)
+        assert len(student.run("print('x' * 10**7)").printed) == PRINTED
+        kept = [student.run("print('x' * 20_000)") for _ in range(SHOWN // PRINTED + 3)]
+        assert "more than is kept" in kept[-1].error and not kept[-1].printed
+
+
+def test_text_that_no_file_can_hold_is_made_writable(student):
+    assert student.run(r"print('\ud800')").printed.encode()
+    assert student.run(r"raise ValueError('\ud800')").error.encode()
 
 
 @pytest.mark.parametrize("code, said", LAST_DEEDS.values(), ids=LAST_DEEDS)
@@ -145,5 +171,6 @@ def test_a_test_is_told_apart_from_a_hidden_one():
         "seen\n",
         "A hidden test fails.",
     )
+    assert "stops with an error" in run_test("", "from attn_core import check\ncheck.attention(len, seed=0)", {})[1]
     hidden = "from attn_core import check\ncheck.attention(lambda *_: None, seed=0)"
     assert "It returns None" in run_test("", hidden, {})[1]

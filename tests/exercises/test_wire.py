@@ -21,7 +21,7 @@ def test_plain_values_come_through(value):
     assert through(value) == value and type(through(value)) is type(value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.float16])
 def test_tensors_come_through_and_can_be_written_to(dtype):
     for shape in ((), (0, 3), (2, 3)):
         sent = torch.arange(6)[: torch.Size(shape).numel()].reshape(shape).to(dtype)
@@ -37,8 +37,8 @@ def test_a_view_is_sent_as_what_it_shows():
 
 def test_any_other_object_stays_and_is_named():
     assert through(len) == ("object", 7)
-    assert through([torch.float16, object()]) == [("object", 7)] * 2
-    assert through(torch.ones(2, dtype=torch.float16)) == ("object", 7)
+    assert through([torch.bfloat16, object()]) == [("object", 7)] * 2
+    assert through(torch.ones(2, dtype=torch.bfloat16)) == ("object", 7)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_any_other_object_stays_and_is_named():
         {"call": "os.system"},
         {"tensor": ["torch.float32", [3], "AAAA"]},
         {"tensor": ["torch.float32", [-1], ""]},
-        {"tensor": ["torch.float16", [0], ""]},
+        {"tensor": ["torch.bfloat16", [0], ""]},
         {"tensor": ["torch.float32", [1], "?"]},
         {"object": "one"},
         {"dict": [[1]]},
