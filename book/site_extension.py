@@ -1,4 +1,4 @@
-"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, builds recorded heatmaps."""
+"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, builds recorded widgets."""
 
 from __future__ import annotations
 
@@ -141,9 +141,31 @@ class RecordedHeatmap(SphinxDirective):
         return [nodes.container("", widget, caption, classes=["recorded-heatmap"])]
 
 
+class RecordedTranslator(SphinxDirective):
+    """A live translator from its exported weights: their path is the argument, its caption the body."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self) -> Sequence[nodes.Node]:
+        from attn_core.widgets import Translator  # a page without a translator should not wait for torch
+
+        relative, absolute = self.env.relfn2path(self.arguments[0])
+        self.env.note_dependency(relative)
+        try:
+            html = Translator.load(absolute).static_html()
+        except (OSError, ValueError) as error:
+            raise self.error(f"recorded translator {Path(absolute).name}: {error}") from error
+        caption = nodes.container(classes=["recorded-caption"])
+        self.state.nested_parse(self.content, self.content_offset, caption)
+        return [nodes.container("", nodes.raw("", html, format="html"), caption, classes=["recorded-translator"])]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_directive("recorded-heatmap", RecordedHeatmap)
+    app.add_directive("recorded-translator", RecordedTranslator)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
     app.connect("html-page-context", name_folded_pages, priority=900)

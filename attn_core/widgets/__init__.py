@@ -9,6 +9,7 @@ from attn_core.widgets.paged_cache import PagedCacheExplorer
 from attn_core.widgets.patch_attention import PatchAttentionExplorer
 from attn_core.widgets.positional import PositionalEncodingExplorer
 from attn_core.widgets.quiz import Quiz
+from attn_core.widgets.translator import Translator
 
 __all__ = [
     "AttentionHeatmap",
@@ -20,4 +21,5 @@ __all__ = [
     "PositionalEncodingExplorer",
     "Quiz",
     "StaticWidget",
+    "Translator",
 ]

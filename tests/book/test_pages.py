@@ -132,8 +132,9 @@ def test_a_chapter_has_its_buttons(page):
     assert site.repository() in links
 
 
-def test_the_landing_page_has_a_live_heatmap():
-    (host,) = site.parsed("index.html").select(".recorded-heatmap .attn-static")
+@pytest.mark.parametrize("kind", ["heatmap", "translator"])
+def test_the_landing_page_has_a_live_heatmap_and_a_translator(kind):
+    (host,) = site.parsed("index.html").select(f".recorded-{kind} .attn-static")
     assert host.select_one('script[type="module"]') and host.select_one('script[type="application/json"]')
 
 

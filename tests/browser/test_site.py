@@ -125,6 +125,20 @@ def test_the_landing_heatmap_is_live(visit, width):
     assert seen.wrong == []
 
 
+@pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/05_transformer.html"])
+def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
+    seen = visit(path)
+    card = seen.page.locator(".attn-translator").first
+    card.wait_for()
+    card.scroll_into_view_if_needed()
+    field = card.locator("input[type=text], textarea").first
+    field.fill("the white dog eats the cold bread .")
+    field.press("Escape")
+    card.get_by_role("button", name="Translate", exact=True).click()
+    card.get_by_text("blanc").first.wait_for(timeout=20_000)
+    assert seen.wrong == []
+
+
 def test_the_landing_heatmap_answers_to_the_pointer(visit):
     page = visit("index.html").page
     widget = page.locator(".recorded-heatmap .attn-heatmap")

@@ -1,5 +1,7 @@
 """The widgets' styles beside each other: all bring the shared rules, and none may depend on which came last."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,10 @@ from attn_core.widgets import (
     PatchAttentionExplorer,
     PositionalEncodingExplorer,
     Quiz,
+    Translator,
 )
+
+RECORDED = Path(__file__).parents[2] / "recorded" / "results"
 
 pytestmark = pytest.mark.browser
 
@@ -36,6 +41,7 @@ def test_widgets_look_alike_alone_and_together(show, theme):
             [tokens], [[None, ([("b", 0.6), ("x", 0.3)], 1, 0.6), None]], [np.full((3, 1, 2, 3), 1 / 3)], position=1
         ),
         PositionalEncodingExplorer(),
+        Translator.load(RECORDED / "translators" / "transformer.json"),
         Quiz([{"question": "Which?", "options": [{"text": t, "right": t == "a", "why": "so"} for t in ("a", "b")]}]),
     ]
     pages = [widget.static_html() for widget in widgets]

@@ -1,0 +1,132 @@
+"""A trained translator as JSON: eight bits a weight, so that it fits into a page, and the same weights in a model."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from attn_core.contract import kind
+from attn_core.data import Vocab
+from attn_core.mechanisms.dense import Dense
+from attn_core.multi_head import MultiHeadAttention
+from attn_core.positions import Learned, Sinusoidal
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.transformer import Transformer
+
+_TOP = 127  # the greatest code
+_Model = TypeVar("_Model", bound=nn.Module)
+
+
+def export_translator(model: nn.Module, source_vocab: Vocab, target_vocab: Vocab) -> dict[str, Any]:
+    """Give a trained translator as plain data that JSON can hold and ``translator_model.js`` can run.
+
+    ``model`` is a ``Transformer``, or a ``Seq2Seq`` of a two-way ``Encoder`` and a ``BahdanauDecoder``, one layer each.
+    Of each row of a matrix there are whole numbers from −127 to 127, and one float32 by which they are multiplied;
+    vectors stay float32. All stand under the names that the model's parameters have, in base64, little-endian.
+    ``dequantised`` gives a model with the weights that come out.
+
+    Raises:
+        ValueError: a model of another kind, or with a part that the page cannot run; a weight that is not finite; a
+            vocabulary of another size than the model's.
+    """
+    if isinstance(model, Transformer):
+        settings, sizes = _transformer(model)
+    elif isinstance(model, Seq2Seq):
+        settings, sizes = _bahdanau(model)
+    else:
+        raise ValueError(f"model: expected a Transformer or a Seq2Seq, got {kind(model)}")
+    for name, vocab, size in zip(("source_vocab", "target_vocab"), (source_vocab, target_vocab), sizes, strict=True):
+        if not isinstance(vocab, Vocab) or len(vocab) != size:
+            got = f"{len(vocab)} words" if isinstance(vocab, Vocab) else kind(vocab)
+            raise ValueError(f"{name}: expected a Vocab of {size} words, as the model's, got {got}")
+    words = {"source": list(source_vocab.tokens), "target": list(target_vocab.tokens)}
+    return settings | words | {"weights": {name: _stored(name, x) for name, x in model.named_parameters()}}
+
+
+def dequantised(model: _Model) -> _Model:
+    """A copy of the model whose weights are those that ``export_translator`` stores, to measure what it costs.
+
+    Raises:
+        ValueError: a weight that is not finite.
+    """
+    ours = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, parameter in ours.named_parameters():
+            if parameter.dim() > 1:
+                codes, scales = _quantised(name, parameter)
+                parameter.copy_(codes * scales)
+    return ours
+
+
+def _quantised(name: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers ``(R, C)`` and scales ``(R, 1)``, both float32, whose product is near to the matrix ``(R, C)``."""
+    _check_finite(name, matrix)
+    matrix = matrix.detach().float().cpu()
+    scales = matrix.abs().amax(1, keepdim=True) / _TOP
+    return torch.where(scales > 0, matrix / scales, 0.0).round(), scales
+
+
+def _stored(name: str, weight: Tensor) -> dict[str, str]:
+    """A vector as it is, or the codes and scales of a matrix."""
+    if weight.dim() == 1:
+        _check_finite(name, weight)
+        return {"values": _text(weight.detach().float().cpu())}
+    codes, scales = _quantised(name, weight)
+    return {"codes": _text(codes.to(torch.int8)), "scales": _text(scales)}
+
+
+def _check_finite(name: str, weight: Tensor) -> None:
+    if not bool(torch.isfinite(weight).all()):
+        raise ValueError(f"model: expected finite weights, got others in {name}")
+
+
+def _text(numbers: Tensor) -> str:
+    array = numbers.contiguous().numpy()
+    return base64.b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+
+
+def _bahdanau(model: Seq2Seq) -> tuple[dict[str, Any], tuple[int, int]]:
+    """What the page must know beside the weights, and the sizes of the two vocabularies."""
+    encoder, decoder = model.encoder, model.decoder
+    # Not a kind that is built upon one of these, such as hard attention: it computes something else.
+    if type(encoder) is not Encoder or type(decoder) is not BahdanauDecoder:
+        raise ValueError(f"model: expected an Encoder and a BahdanauDecoder, got {kind(encoder)} and {kind(decoder)}")
+    if not encoder.rnn.bidirectional:
+        raise ValueError("model: expected an Encoder with bidirectional=True, got one that reads one way")
+    for name, layers in (("Encoder", encoder.rnn.num_layers), ("BahdanauDecoder", len(decoder.cells))):
+        if layers != 1:
+            raise ValueError(f"model: expected num_layers=1 in the {name}, got {layers}")
+    return {"kind": "bahdanau"}, (encoder.embedding.num_embeddings, decoder.embedding.num_embeddings)
+
+
+def _transformer(model: Transformer) -> tuple[dict[str, Any], tuple[int, int]]:
+    """What the page must know beside the weights, and the sizes of the two vocabularies."""
+    config = model.config
+    for name, part in model.named_modules():
+        if isinstance(part, MultiHeadAttention):
+            _check_attention(name, part)
+    places = [model.source_embedding.positions, model.target_embedding.positions]
+    for positions in places:
+        if type(positions) not in (Sinusoidal, Learned):
+            raise ValueError(f"model: expected Sinusoidal or Learned positions, got {kind(positions)}")
+    settings = {"kind": "transformer", "layers": config.num_layers, "heads": config.num_heads}
+    settings |= {"norm_first": config.norm_first, "base": getattr(places[0], "base", None)}
+    return settings, (config.source_vocab_size or config.vocab_size, config.vocab_size)
+
+
+def _check_attention(name: str, layer: MultiHeadAttention) -> None:
+    if type(layer.mechanism) is not Dense:
+        raise ValueError(f"model: expected Dense attention in {name}, got {kind(layer.mechanism)}")
+    if layer.positions is not None:
+        raise ValueError(
+            f"model: expected positions that are added to the words, got {kind(layer.positions)} in {name}"
+        )
+    if layer.num_kv_heads != layer.num_heads:
+        got = f"{layer.num_kv_heads} for {layer.num_heads} heads"
+        raise ValueError(f"model: expected as many key-value heads as heads in {name}, got {got}")
+    if layer.key is layer.query:
+        raise ValueError(f"model: expected keys with a projection of their own in {name}, got share_query_key")

@@ -1,0 +1,106 @@
+// What the translator says, how it writes numbers, and how a sentence becomes words.
+
+const TEXT = {
+  title: "A translator that runs in this page",
+  kinds: { bahdanau: "recurrent, with Bahdanau’s attention", transformer: "Transformer" },
+  sentence: "Sentence", translate: "Translate", step: "Next word", samples: "or try",
+  sample: (words) => words,
+  suggestions: "Words that begin so",
+  unknown: (words, count) =>
+    `${words.map((word) => `“${word}”`).join(", ")} ${words.length > 1 ? "are" : "is"} not among the ${count} words ` +
+    "that this model knows.",
+  earlier: (sentence) => `Below: the translation of “${sentence}”.`,
+  translation: "The translation: Enter shows what else the model considered",
+  word: (word, share, tags) => [word, share, ...tags].join(", "),
+  forced: "forced", end: "<eos>",
+  spoken: (words) => `Translation: ${words}`,
+  alternatives: (word) => `The model’s likeliest words in the place of “${word}”. Choose one to go on from there:`,
+  alternative: (word, share) => `${word}, ${share}`,
+  undo: "Undo what is forced",
+  took: (count, time) => `${count} ${count === 1 ? "word" : "words"} in ${time}.`,
+  little: "less than 1\u00a0ms", time: (ms) => `${Math.round(ms)}\u00a0ms`,
+  likely: (mean) => `Log-probability, mean of its tokens (<eos> counted): ${mean}.`,
+  cut: (count) => `Cut off after ${count} words: no <eos> came.`,
+  map: "Attention: a row for each word of the translation, a column for each word of the sentence",
+  across: "sentence →", down: "translation ↓",
+  hint: "Point at a cell to read its weight; choose a word to force another. The longer its line, the surer the model.",
+  reads: (word, weights) => `${word} → ${weights}`,
+  looked: (word, weight) => `${word} ${weight}`,
+  weight: "attention weight",
+  heads: "Heads: which map is shown, and which heads are switched on",
+  all: "mean of all", mean: "mean of those on", on: "on", off: "off",
+  show: (name) => `show ${name}`, use: (name) => `${name} on`,
+  beam: "beam size", temperature: "temperature", none: "off", again: "Draw again",
+  drawing: (seed) => `Each word is drawn at random (draw ${seed}).`,
+  search: (size) => `The ${size} likeliest beginnings are kept.`,
+  likeliest: "Each word is the likeliest one.",
+  either: "A search and a draw exclude each other.",
+  widened: "The temperature is off again: a search and a draw exclude each other.",
+  drawn: "The beam size is 1 again: a search and a draw exclude each other.",
+};
+
+const SAMPLES = [
+  "the old king is not hungry .",
+  "does the queen often read these letters ?",
+  "the good teachers hear him .",
+];
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function shown(token) {
+  const letters = [...token.replace(/\p{C}/gu, " ")];
+  if (!letters.join("").trim()) return "␣";
+  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
+}
+
+function percent(share) {
+  if (share > 0 && share < 0.005) return "<1\u00a0%";
+  return share >= 0.995 && share < 1 ? ">99\u00a0%" : `${Math.round(100 * share)}\u00a0%`;
+}
+
+const hundredths = (weight) => (weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2));
+
+// As attn_core.data.tokens; what is a letter is said in full, because \w and \b of JavaScript are ASCII's.
+const LETTER = "[\\p{L}\\p{N}_]";
+const TOKEN = new RegExp(
+  `n't(?!${LETTER})|'(?:s|m|d|re|ve|ll)(?!${LETTER})|\\p{Nd}+(?:[.,:]\\p{Nd}+)+` +
+    `|${LETTER}+(?:-${LETTER}+)*(?:(?:(?<=(?<!${LETTER})[cdjlmnst])|(?<=qu))'(?=\\s*${LETTER})` +
+    `|(?:'(?!(?:s|m|d|re|ve|ll)(?!${LETTER}))${LETTER}+(?:-${LETTER}+)*)*)` +
+    `|\\.{2,}|[^\\p{L}\\p{N}_\\s]`,
+  "gu",
+);
+
+function tokenize(text) {
+  const plain = text.toLowerCase().replace(/[’‘]/g, "'").replace(/[\u00ad\u200b\ufeff]/g, "").replaceAll("n't", " n't");
+  return plain.normalize("NFC").match(TOKEN) ?? [];
+}
+
+// As read_words in translator.py: a piece between spaces that the model knows is a word as it stands.
+function readWords(text, knows) {
+  const pieces = text.split(/\s+/u).filter(Boolean);
+  const words = pieces.flatMap((piece) => (knows(piece) ? [piece] : tokenize(piece)));
+  return words.map((word) => (word === "n't" && !knows(word) ? "not" : word));
+}
+
+// A number from 0 to 1 for each step of each draw: the same words before leave the same draw after them.
+function chance(seed, step) {
+  let bits = Math.imul(seed, 0x9e3779b1) ^ Math.imul(step + 1, 0x85ebca6b);
+  for (const by of [0x7feb352d, 0x846ca68b]) bits = Math.imul(bits ^ (bits >>> 16), by);
+  return ((bits ^ (bits >>> 15)) >>> 0) / 2 ** 32;
+}
+
+// Draws a token: probabilities sharpened by a temperature below 1, evened out by one above it.
+function drawing(temperature, seed) {
+  return (probabilities, step) => {
+    const shares = Array.from(probabilities, (p) => p ** (1 / temperature));
+    let left = chance(seed, step) * shares.reduce((sum, share) => sum + share, 0);
+    const found = shares.findIndex((share) => (left -= share) < 0);
+    return found < 0 ? shares.indexOf(Math.max(...shares)) : found; // rounded sums may leave a little
+  };
+}
+

@@ -1,0 +1,80 @@
+"""The recorded translators: a tiny run, and whether what is stored is small, good, and what was measured."""
+
+import base64
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attn_core.data import Vocab, corpus
+from attn_core.data.grammar import EXAMPLE
+from attn_core.decode import translate
+from attn_core.metrics import bleu
+from attn_core.widgets import Translator
+from recorded import translators
+
+RESULTS = Path(translators.__file__).parent / "results"
+KINDS = tuple(translators.TRAINING)
+
+
+@cache
+def recorded_model(kind):
+    """What is stored of a model, its weights in PyTorch, and its vocabularies."""
+    state = json.loads((RESULTS / "translators" / f"{kind}.json").read_text(encoding="utf-8"))
+    vocabs = tuple(Vocab(getattr(pair, side) for pair in corpus().train) for side in ("source", "target"))
+    model = translators.build(kind, *map(len, vocabs))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.copy_(unpacked(state["weights"][name]).view_as(weight))
+    return state, model.eval(), vocabs
+
+
+def unpacked(parts):
+    """A stored vector, or the matrix that codes and scales make."""
+    kinds = {"values": "<f4", "codes": "i1", "scales": "<f4"}
+    arrays = {name: np.frombuffer(base64.b64decode(text), kinds[name]).astype("f4") for name, text in parts.items()}
+    if "values" in arrays:
+        return torch.from_numpy(arrays["values"])
+    return torch.from_numpy(arrays["codes"].reshape(len(arrays["scales"]), -1) * arrays["scales"][:, None])
+
+
+def test_a_tiny_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    monkeypatch.setattr(translators, "corpus", lambda: corpus(train=100, valid=10, test=10))
+    monkeypatch.setattr(translators, "COMPARED", 5)
+    for kind in KINDS:
+        monkeypatch.setitem(translators.TRAINING, kind, {"epochs": 1, "learning_rate": 1e-3})
+    found = translators.run(tmp_path)
+    json.dumps(found, allow_nan=False)
+    for kind in KINDS:
+        state = json.loads((tmp_path / "translators" / f"{kind}.json").read_text(encoding="utf-8"))
+        assert state["kind"] == kind and Translator(state).picture().startswith(b"\x89PNG")
+        assert 0 < found[kind]["logits"]["mean_difference"] < found[kind]["logits"]["greatest_difference"] < 0.2
+        model = translators.build(kind, len(state["source"]), len(state["target"]))
+        bytes_of = [4 * p.numel() if p.dim() == 1 else p.numel() + 4 * len(p) for p in model.parameters()]
+        assert found[kind]["bytes"] == sum(bytes_of)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_stored_is_small_and_good(kind):
+    found = json.loads((RESULTS / "translators.json").read_text(encoding="utf-8"))[kind]
+    path = RESULTS / "translators" / f"{kind}.json"
+    assert found["bytes"] < 400_000 and path.stat().st_size < 600_000
+    assert found["test_exported"]["bleu"] > 95
+    assert abs(found["test"]["bleu"] - found["test_exported"]["bleu"]) < 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_stored_is_what_was_measured(kind):
+    state, model, vocabs = recorded_model(kind)
+    assert [state["source"], state["target"]] == [list(vocab.tokens) for vocab in vocabs]
+    found = json.loads((RESULTS / "translators.json").read_text(encoding="utf-8"))[kind]
+    assert found["parameters"] == sum(weight.numel() for weight in model.parameters())
+    (translation,) = translate(model, [EXAMPLE.source], *vocabs)
+    assert " ".join(translation.words) == found["example"]
+    test = corpus().test
+    again = bleu([t.words for t in translate(model, [p.source for p in test], *vocabs)], [p.target for p in test])
+    assert again == pytest.approx(found["test_exported"]["bleu"], abs=0.1)

@@ -1,0 +1,195 @@
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from attn_core.capture import capture_attention
+from attn_core.data import Vocab
+from attn_core.decode import translate
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.transformer import Transformer, TransformerConfig
+from attn_core.widgets.exported import dequantised, export_translator
+from attn_core.widgets.translator import SENTENCE, Translator, read_words
+
+SOURCE = Vocab([SENTENCE.split(), ["<b>&\"x'", "Dog", "$\\frac$"]])
+TARGET = Vocab(["le chat noir ne boit pas la soupe chaude .".split(), ["</script>"]])
+
+
+def transformer():
+    torch.manual_seed(1)
+    sizes = {"model_dim": 8, "num_heads": 2, "num_layers": 2, "feed_forward_dim": 8, "dropout": 0.5}
+    return Transformer(TransformerConfig(len(TARGET), source_vocab_size=len(SOURCE), **sizes))
+
+
+def recurrent():
+    torch.manual_seed(1)
+    encoder = Encoder(len(SOURCE), embed_dim=6, hidden_dim=5, dropout=0.5)
+    return Seq2Seq(encoder, BahdanauDecoder(len(TARGET), embed_dim=6, hidden_dim=7, memory_dim=10, dropout=0.5))
+
+
+def ending(model):
+    """The model with a liking for <eos>."""
+    with torch.no_grad():
+        model.decoder.output.logits.bias[Vocab.EOS] = 9.0
+    return model
+
+
+@pytest.fixture(scope="module")
+def widget():
+    return Translator.of(recurrent(), SOURCE, TARGET)
+
+
+@pytest.mark.parametrize("make", [transformer, recurrent, lambda: ending(recurrent())])
+def test_a_trained_model_is_exported_with_what_it_makes_of_the_sentence(make):
+    model = make().train()
+    widget = Translator.of(model, SOURCE, TARGET)
+    assert model.training, "left in the mode it was in"
+    example = widget.exported["example"]
+    assert {name: part for name, part in widget.exported.items() if name != "example"} == export_translator(
+        model, SOURCE, TARGET
+    )
+    faithful = dequantised(model).eval()
+    (found,) = translate(faithful, [SENTENCE.split()], SOURCE, TARGET, max_length=60)
+    assert example["source"] == [*SENTENCE.split(), "<eos>"]
+    assert example["words"] == found.words + ["<eos>"] * found.finished
+    if found.words and found.attention is not None:
+        np.testing.assert_allclose(example["weights"][: len(found.words)], found.attention, atol=1e-4)
+
+
+def test_the_weights_kept_are_the_mean_of_all_heads_that_look_at_the_source():
+    model = transformer()
+    example = Translator.of(model, SOURCE, TARGET).exported["example"]
+    ids = torch.tensor([[*SOURCE.encode(SENTENCE.split()), Vocab.EOS]])
+    before = torch.tensor([[Vocab.BOS, *TARGET.encode(example["words"])[:-1]]])
+    faithful = dequantised(model).eval()
+    with capture_attention(faithful) as maps, torch.no_grad():
+        faithful(ids, torch.tensor([11]), before)
+    crossed = [maps[f"decoder.layers.{k}.cross_attention"][0][0] for k in (0, 1)]
+    np.testing.assert_allclose(example["weights"], torch.cat(crossed).mean(0), atol=1e-4)
+
+
+def test_a_file_holds_what_the_page_needs(widget, tmp_path):
+    path = tmp_path / "translator.json"
+    path.write_text(json.dumps(widget.exported), encoding="utf-8")
+    for given in (path, str(path)):
+        loaded = Translator.load(given)
+        assert loaded.exported == widget.exported and loaded.static_html() == widget.static_html()
+    assert Translator.load(path, "the cat .").sentence == "the cat ."
+
+
+@pytest.mark.parametrize("given", [None, [], "x", {}, {"kind": "bahdanau", "source": [], "target": []}])
+def test_refuses_what_was_not_exported(given):
+    with pytest.raises(ValueError, match="^exported: expected what export_translator gives, got "):
+        Translator(given)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "named"),
+    [
+        ("the zebra 's cat", "sentence: expected words that the model knows, got 'zebra', \"'s\""),
+        ("the <eos>", "sentence: expected words that the model knows, got '<', 'eos', '>'"),
+        ("dog", "sentence: expected words that the model knows, got 'dog'"),
+        ("  ", "sentence: expected a text, got '  '"),
+        (["the", "cat"], "sentence: expected a text, got \\['the', 'cat'\\]"),
+        (None, "sentence: expected a text, got None"),
+    ],
+)
+def test_refuses_a_sentence_that_the_model_cannot_read(widget, sentence, named):
+    for attempt in (
+        lambda: Translator(widget.exported, sentence),
+        lambda: Translator.of(recurrent(), SOURCE, TARGET, sentence),
+        lambda: setattr(widget, "sentence", sentence),
+    ):
+        with pytest.raises(ValueError, match=f"^{named}$"):
+            attempt()
+    assert widget.sentence == SENTENCE, "what was refused is taken back"
+
+
+def test_a_sentence_is_split_as_text_or_stays_as_it_is():
+    known = set(SOURCE.tokens)
+    assert read_words("The cat doesn’t drink.", known) == "the cat does not drink .".split()
+    assert read_words("the <b>&\"x' Dog", known) == ["the", "<b>&\"x'", "Dog"]
+    assert read_words("it isn't", {"n't"}) == ["it", "is", "n't"]
+    assert Translator.of(recurrent(), SOURCE, TARGET, "The cat doesn’t drink.").exported["example"]["source"] == [
+        *"the cat does not drink .".split(), "<eos>"
+    ]  # fmt: skip
+
+
+def test_the_model_and_the_sentence_are_its_state(widget):
+    assert sorted(widget.trait_names(static=True)) == ["exported", "sentence"]
+    assert {"exported", "sentence"} <= widget.get_state().keys()
+    assert repr(widget) == f"Translator(kind='bahdanau', source={len(SOURCE)}, target={len(TARGET)})"
+
+
+def test_module_is_one_file_with_a_render():
+    script = str(Translator._esm)
+    assert script.count("export default { render }") == 1
+    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
+
+
+def test_every_word_on_the_page_is_in_one_place():
+    """Outside of the texts, no string holds two words, and none is given to an element but by the name of a class."""
+    script = str(Translator._esm)
+    texts = script[script.index("const TEXT") :]
+    code = texts[texts.index("\n];\n") :]  # after the samples
+    code = re.sub(r"^\s*//.*$|\s// .*$|/`.*?`/", "", code, flags=re.MULTILINE)
+    strings = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
+    said = [text for text in strings if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
+    assert [text for text in said if "attn-" not in text] == []
+    assert re.findall(r'textContent = "[^"]|"aria-label": "|"aria-label", "', code) == []
+
+
+def test_style_stays_inside_the_widget():
+    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(Translator._css), flags=re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in re.split(r",(?![^(]*\))", rule)]
+    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
+    assert "url(" not in style and "@import" not in style and "animation" not in style
+
+
+def test_html_stands_alone_is_stable_and_escapes_what_it_is_given(widget):
+    text = widget.static_html()
+    assert text == Translator.of(recurrent(), SOURCE, TARGET).static_html()
+    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(held) == {"exported": widget.exported, "sentence": SENTENCE}
+    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
+    assert "</script>" in widget.exported["target"] and text.count("</script>") == 2
+    wicked = Translator.of(recurrent(), SOURCE, TARGET, "the <b>&\"x' $\\frac$ .")
+    assert "<b>" not in wicked.static_html() and "&lt;b&gt;&amp;&quot;x&#x27; $\\frac$ ." in wicked.static_html()
+    assert wicked.picture().startswith(b"\x89PNG"), "a dollar is no mathematics"
+
+
+def test_description_tells_the_sentence_its_translation_and_where_it_looks():
+    widget = Translator.of(ending(recurrent()), SOURCE, TARGET)
+    weights = widget.exported["example"]["weights"]
+    most = [*SENTENCE.split(), "<eos>"][int(np.argmax(weights[0]))]
+    assert widget.describe() == (
+        "A translator that runs in this page, recurrent, with Bahdanau’s attention. Sentence: the black cat does not "
+        f"drink the hot soup . Translation: <eos> Greatest weights: <eos> → {most}."
+    )
+    widget.sentence = "the cat ."
+    assert widget.describe().endswith("attention. Sentence: the cat .")
+    assert "this page, a Transformer. Sentence" in Translator.of(transformer(), SOURCE, TARGET).describe()
+
+
+def size(png):
+    return Image.open(io.BytesIO(png)).size
+
+
+def test_picture_draws_the_map_or_where_there_is_none_the_sentence():
+    widget = Translator.of(transformer(), SOURCE, TARGET)
+    whole = widget.picture()
+    assert whole.startswith(b"\x89PNG") and len(whole) < 60_000 and size(whole)[1] > 300
+    bare = {name: part for name, part in widget.exported.items() if name != "example"}
+    alone = Translator(bare)
+    assert size(alone.picture())[1] < 100 and alone.describe().endswith(SENTENCE)
+    widget.sentence = "the cat ."
+    assert widget.picture() != whole and widget.picture() != alone.picture() and size(widget.picture())[1] < 100
+    widget.sentence = SENTENCE
+    assert widget.picture() == whole
+    changed = json.loads(json.dumps(widget.exported))
+    changed["example"]["weights"][0][:2] = changed["example"]["weights"][0][1::-1]
+    assert Translator(changed).picture() != whole
