@@ -35,7 +35,7 @@ LAST_DEEDS = {
 @pytest.fixture(scope="module")
 def student():
     check_sandbox()
-    with student_process(seconds=2) as process:
+    with student_process(seconds=12) as process:
         yield process
 
 
@@ -95,7 +95,7 @@ def test_memory_and_processes_are_bounded(student):
 
 def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there(student):
     student.run("def double(x):\n    return 2 * x")
-    assert "took longer than 2 s" in student.run("while True:\n    pass").error
+    assert "took longer than 12 s" in student.run("while True:\n    pass").error
     assert torch.equal(student.call("double", None, (torch.ones(2),), {}), torch.full((2,), 2.0))
 
 
