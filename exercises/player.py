@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import isclose  # by itself: what a notebook does to torch must not decide what the grader is told
 from wire import from_line, pack, tensors, to_line, unpack
 
 NOBODY = 65534
@@ -101,7 +102,7 @@ class Player:
 
 
 def _same(then: torch.Tensor, now: torch.Tensor) -> bool:
-    return then.shape == now.shape and bool(torch.isclose(then, now, 0, 0, True).all())
+    return then.shape == now.shape and bool(isclose(then, now, 0, 0, True).all())
 
 
 def encode(png: bytes) -> str:

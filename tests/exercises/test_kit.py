@@ -54,7 +54,9 @@ def test_a_class_from_list_to_grades(course, tmp_path):
     pages = {
         who: (course / "feedback" / who / NAME / f"{NAME}.html").read_text(encoding="utf-8") for who in ("ada", "alan")
     }
-    assert "saturates" in pages["ada"] and not re.search('<script>alert|="(javascript|http://192)', pages["ada"])
+    # A bare address is shown as a link, which loads nothing by itself.
+    live = '<script>alert|(href|src)="javascript|src="http://192'
+    assert "saturates" in pages["ada"] and not re.search(live, pages["ada"])
     assert "HIDDEN TESTS" not in pages["ada"] and "not yet" in pages["alan"] and "right, on" in pages["ada"]
 
     call(*python, "exercises.gradebook", "--course", str(course))
