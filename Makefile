@@ -1,7 +1,7 @@
 # Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup book test lint unit notebooks site execute record bench bench-quick serve lab test-gpu test-browser \
+.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick pdf release serve lab test-gpu test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -54,6 +54,9 @@ site: setup
 execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
 	$(PY) book/execute.py $(CHAPTERS)
 
+heads: setup  ## write into each chapter's opening how long it takes
+	@$(PY) book/heads.py
+
 record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
 	$(PY) recorded/run.py $(RUNS)
 
@@ -62,6 +65,15 @@ bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases
 
 bench-quick: setup  ## the same at tiny sizes, to see that it runs; nothing is written
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
+
+pdf: setup  ## print the whole book into _build (needs Chromium)
+	@sh book/browser.sh
+	@$(PY) book/vendor_mathjax.py
+	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null
+	@$(PY) book/pdf.py
+
+release: book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release
+	@$(PY) book/release.py
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"

@@ -5,8 +5,10 @@ import json
 import re
 import statistics
 
+import nbformat
 import pytest
 
+from book import heads
 from tests.book import notebooks as nb
 
 each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
@@ -85,7 +87,14 @@ def test_a_chapter_says_what_it_is_for(path):
     cells = nb.read(path)["cells"][:5]
     opening = "\n".join(nb.text(cell["source"]) for cell in cells if cell["cell_type"] == "markdown").lower()
     assert re.search(r"objectives|learning goals|you will|you can", opening)
-    assert re.search(r"prerequisites|you need", opening) and re.search(r"run time|it runs|runs in", opening)
+    assert re.search(r"prerequisites|you need", opening) and "**it takes** about" in opening
+
+
+@each
+def test_what_an_opening_says_of_its_time_is_what_was_measured(path):
+    record = json.loads(heads.RECORD.read_text(encoding="utf-8"))
+    notebook = nbformat.read(path, as_version=4)
+    assert heads.headed(notebook, path.stem, record) == notebook, "make heads"
 
 
 @chapter
