@@ -1,0 +1,162 @@
+"""Every number that a page's prose quotes is one that the page printed or set, or has a named source."""
+
+import re
+
+import pytest
+
+from tests.book import notebooks as nb
+
+each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
+NUMBER = re.compile(r"(?<![\w])(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?")
+SMALL = 12  # up to here a number counts things that a reader sees: heads, words, steps
+NOT_QUOTED = [
+    r"```\{(?:math|code-cell)[^`]*```",  # formulas
+    r"```(?:python|bash|text|)\n.*?```",  # code
+    r"\$\$.*?\$\$",
+    r"\$[^$]*\$",
+    r"\{[a-z:]+\}`[^`]*`",  # citations, references, terms
+    r"``.*?``|`[^`]*`",
+    r"(?<=\])\([^)]*\)",  # where a link leads
+    r"^:[\w-]+:.*$|^```.*$|^:::.*$",  # options of a figure or an exercise
+    r"<!--.*?-->",
+    r"\*\*It takes\*\*[^\n]*?\)\.",  # generated, with a test of its own
+    # Places in books, papers and programs.
+    r"\b(?:chapter|section|erratum|errata|table|figure|equation|exercise|page|appendix|algorithm|version|theorem|row|"
+    r"Python|Ubuntu|eq\.)s?\s+(?:from\s+)?[A-Z]?[\d.]+(?:(?:,| and| to|–)\s*\d[\d.]*)*",
+    r"\b[A-Z]\.\d[\d.]*",
+    r"\b(?:19|20)\d\d\b",
+]
+ABOUT = re.compile(r"(?:about|around|nearly|almost|some|roughly|from|over|up to)\s+$", re.IGNORECASE)
+PERCENT = re.compile(r"(?:\s|\u00a0)*(?:%|per cent)|(?:,| and| to| or|–)[^.;]{0,24}%")
+# Numbers that no cell of the page prints, and where each comes from.
+SOURCES = {
+    "02_bahdanau": {"100": "the greatest BLEU, by definition"},
+    "02_luong": {"24,000": "the training set of corpus(), on which recorded/luong.py trains"},
+    "04_self_attention": {"3.5": "a section of Vaswani et al. 2017"},
+    "05_transformer": {"213": "Vaswani et al. 2017, table 3", "150000": "part of a command of recorded/scale.py"},
+    "06_flash": {"227": "NVIDIA's tuning guide for the H100"},
+    "06_serving": {
+        "4,096": "Jiang et al. 2023, table 1",
+        "16,384": "the memory that the exercise of the text sets, eight times 2,048",
+        "127.5": "(256 - 1) / 2",
+        "26": "Kwon et al. 2023, section 7.1",
+        "192": "twelve blocks of 16",
+    },
+    "07_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
+    "09_images": {
+        "17": "what convolutions of 5, 3 and 3 with stride 2 see: 1 + 4 + 4 + 8",
+        "32,768": "Radford et al. 2021, section 2.5",
+    },
+    "09_pretraining": {
+        "96,000": "3,000 batches of 32",
+        "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
+        "97": "Devlin et al. 2019",
+    },
+    "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
+}
+
+
+def prose(text):
+    """Markdown without what is no prose, blanked so that places stay."""
+    for pattern in NOT_QUOTED:
+        flags = re.S | re.M | re.I if pattern.startswith(r"\b(?:chapter") else re.S | re.M
+        text = re.sub(pattern, lambda found: " " * len(found[0]), text, flags=flags)
+    return text
+
+
+def numbers(text):
+    """The numbers of a text: how each is written, and where."""
+    return [(found[0], found.start()) for found in NUMBER.finditer(text) if re.search(r"\d", found[0])]
+
+
+def value(number):
+    return float(number.replace(",", ""))
+
+
+def decimals(number):
+    return len(number.partition(".")[2])
+
+
+def known(notebook):
+    """The numbers that a notebook's code has or prints."""
+    texts = []
+    for cell in nb.code_cells(notebook):
+        texts.append(re.sub(r"(?<=\d)_(?=\d)", "", nb.text(cell["source"])))
+        for out in cell["outputs"]:
+            shown = [out.get("text", "")] + [
+                out.get("data", {}).get(f"text/{kind}", "") for kind in ("plain", "markdown")
+            ]
+            page = nb.text(out.get("data", {}).get("text/html", ""))
+            shown.append(re.sub(r"<(script|style)[^>]*>.*?</\1>|<[^>]*>", " ", page, flags=re.S))
+            texts += [nb.text(part) for part in shown]
+    return {(value(number), decimals(number)) for text in texts for number, _ in numbers(text)}
+
+
+def shows(seen, number, *, percent, about):
+    """Whether a number as written is one of those seen, rounded; a share may be written in per cent."""
+    wanted, places = value(number), decimals(number)
+    for had, exact in seen:
+        for factor, digits in ((1, exact), (100, max(0, exact - 2))) if percent else ((1, exact),):
+            slack = max(0.5001 * 10**-places, 0.1 * wanted if about else 0)
+            if (digits >= places or about) and abs(had * factor - wanted) <= slack:
+                return True
+    return False
+
+
+def unsupported(notebook):
+    """The numbers of the prose that nothing on the page supports, each with its surroundings."""
+    seen = known(notebook)
+    found = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "markdown":
+            continue
+        text = prose(nb.text(cell["source"]))
+        for number, at in numbers(text):
+            small = "." not in number and value(number) <= SMALL
+            percent = PERCENT.match(text[at + len(number) :])
+            if not small and not shows(seen, number, percent=percent, about=ABOUT.search(text[:at])):
+                found.append((number, " ".join(text[max(0, at - 60) : at + 40].split())))
+    return found
+
+
+@each
+def test_every_number_in_prose_is_printed_or_has_a_source(path):
+    sources = SOURCES.get(path.stem, {})
+    found = unsupported(nb.read(path))
+    assert [one for one in found if one[0] not in sources] == []
+    assert set(sources) <= {number for number, _ in found}, "a source for a number that needs none"
+
+
+def page(prose, code="x = 5_000", printed="0.953\n12.4 BLEU"):
+    outputs = [{"output_type": "stream", "name": "stdout", "text": printed}]
+    code = {"cell_type": "code", "source": code, "outputs": outputs}
+    return {"cells": [{"cell_type": "markdown", "source": prose}, code]}
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "It errs in 95 % of cases, or 95.3 %, or .95.",
+        "After 5,000 steps, 12.4 points; about 13 of them",
+        "In chapter 17, section 3.25, of 2017, on 12 words.",
+        "Let $n = 4711$ and `n = 4712`, see [this](https://example.org/4713) and {cite:p}`some4714`.",
+        "```{math}\n4711\n```\nThen.",
+    ],
+)
+def test_what_is_printed_set_or_no_quotation_needs_no_source(prose):
+    assert unsupported(page(prose)) == []
+
+
+@pytest.mark.parametrize(
+    "prose, wrong",
+    [
+        ("It errs in 96 % of cases.", "96"),
+        ("It errs in .9531 of cases.", ".9531"),
+        ("After 5,100 steps.", "5,100"),
+        ("It has 95 points.", "95"),
+        ("It wins by 13.", "13"),
+        ("About 16 of them.", "16"),
+    ],
+)
+def test_what_the_page_never_showed_is_found(prose, wrong):
+    assert [number for number, _ in unsupported(page(prose))] == [wrong]
