@@ -1,4 +1,5 @@
-"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, builds recorded widgets."""
+"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, enters terms
+into the index, builds recorded widgets."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -121,6 +124,33 @@ def heatmap_html(shown: dict[str, Any]) -> str:
     return str(widget.static_html())
 
 
+def complete_single_page(app: Sphinx) -> None:
+    """Let the builder of one single page write every kind of node that the site's builder can.
+
+    Sphinx looks for handlers under "html" only where an extension has given none under "singlehtml", and some give a few.
+    """
+    handlers = app.registry.translation_handlers
+    handlers["singlehtml"] = {**handlers.get("html", {}), **handlers.get("singlehtml", {})}
+
+
+class IndexTerms(SphinxTransform):
+    """Enters into the book's index where each page first links a term of the glossary."""
+
+    default_priority = 700  # before Sphinx collects a page's entries
+
+    def apply(self, **kwargs: Any) -> None:
+        """Put an entry before the first link to each term."""
+        met: set[str] = set()
+        for link in list(self.document.findall(addnodes.pending_xref)):
+            term = link.get("reftarget", "")
+            if link.get("reftype") != "term" or term in met:
+                continue
+            met.add(term)
+            place = f"term-{nodes.make_id(term)}"
+            entry = addnodes.index(entries=[("single", term, place, "", None)])
+            link.parent.insert(link.parent.index(link), [entry, nodes.target("", "", ids=[place])])
+
+
 class RecordedHeatmap(SphinxDirective):
     """A live attention heatmap of a recorded run: its path is the argument, its caption the body."""
 
@@ -166,6 +196,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_directive("recorded-heatmap", RecordedHeatmap)
     app.add_directive("recorded-translator", RecordedTranslator)
+    app.add_transform(IndexTerms)
+    app.connect("builder-inited", complete_single_page)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
     app.connect("html-page-context", name_folded_pages, priority=900)

@@ -75,9 +75,17 @@ def fetched(page: BeautifulSoup) -> list[tuple[Tag, str]]:
     return found
 
 
+@functools.cache
+def base() -> str:
+    """The site's path on its host: an address in 404.html, which is shown at any depth, begins with it."""
+    return settings()["sphinx"]["config"]["notfound_urls_prefix"]
+
+
 def target(page: str, address: str) -> tuple[Path, str]:
     """The file of the site, and the place in it, that a local address in a page points at."""
     parts = urlsplit(address)
     start = (HTML / page).parent if parts.path else HTML / page
+    if parts.path.startswith(base()):
+        start, parts = HTML, parts._replace(path="./" + parts.path.removeprefix(base()))
     path = (start / unquote(parts.path)).resolve() if parts.path else start
     return (path / "index.html" if path.is_dir() else path), unquote(parts.fragment)
