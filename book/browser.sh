@@ -7,7 +7,7 @@ else
     found=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 fi
 if [ -z "$found" ]; then
-    echo "make: the browser tests need Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
+    echo "make: this needs Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
     exit 1
 fi
 .venv/bin/python -c 'import axe_playwright_python, playwright' 2>/dev/null && exit 0
