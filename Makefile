@@ -1,7 +1,7 @@
 # Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick pdf release serve lab test-gpu test-browser \
+.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick linkcheck pdf release serve lab test-gpu test-colab test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -66,6 +66,9 @@ bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases
 bench-quick: setup  ## the same at tiny sizes, to see that it runs; nothing is written
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
 
+linkcheck: setup  ## follow every link that leaves the site
+	@.venv/bin/jupyter-book build . --builder linkcheck -q
+
 pdf: setup  ## print the whole book into _build (needs Chromium)
 	@sh book/browser.sh
 	@$(PY) book/vendor_mathjax.py
@@ -85,6 +88,10 @@ lab: setup  ## open the chapters in JupyterLab
 test-gpu: setup  ## the tests that need a CUDA device
 	@$(PY) -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make: torch finds no CUDA device here, and these tests need one.")'
 	$(PY) -m pytest -q -m gpu tests
+
+test-colab: setup  ## every notebook beside Colab's versions of everything but torch
+	@sh book/colab.sh
+	@PYDEVD_DISABLE_FILE_VALIDATION=1 OMP_NUM_THREADS=1 .colab/bin/python book/colab.py $(CHAPTERS)
 
 test-browser: book  ## the pages in Chromium, with the network blocked
 	@sh book/browser.sh
@@ -115,4 +122,4 @@ test-exercises: nbgrader  ## the instructor's kit: right, wrong and hostile subm
 	$(KIT) pytest -q tests/exercises
 
 clean:  ## remove what was built, and .venv
-	rm -rf .venv _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -1,5 +1,6 @@
 """Continuous integration: workflows call commands that exist, on supported Pythons, and may do only what they must."""
 
+import json
 import re
 import tomllib
 
@@ -68,7 +69,9 @@ def test_what_make_does_is_not_written_again(name):
 
 
 def test_the_whole_suite_runs_on_both_ends_of_the_range():
-    assert {"make test", "make test-browser"} <= set(commands("test").splitlines())
+    assert {"make test", "make test-browser", "make test-exercises", "make test-colab"} <= set(
+        commands("test").splitlines()
+    )
     assert {"3.11", "3.13"} <= pythons("test") and {"3.11", "3.13"} <= pythons("weekly")
     assert {"push", "pull_request", "workflow_call"} <= set(triggers("test"))
 
@@ -121,7 +124,19 @@ def test_the_newest_versions_are_tried_once_a_week():
     assert set(triggers("weekly")) == {"schedule", "workflow_dispatch"}
     ((_, _, day_of_month, month, day_of_week),) = [entry["cron"].split() for entry in triggers("weekly")["schedule"]]
     assert (day_of_month, month) == ("*", "*") and day_of_week in set("0123456")
-    assert {"make unit", "make notebooks"} <= set(commands("weekly").splitlines())
+    assert {"make unit", "make notebooks", "make linkcheck"} <= set(commands("weekly").splitlines())
     extras = set(re.search(r"\.\[([a-z,]+)\]", commands("weekly"))[1].split(","))
     assert {"book", "test"} <= extras <= set(project()["optional-dependencies"])
     assert "--upgrade-strategy eager" in commands("weekly")
+
+
+def test_ci_runs_what_the_workflow_runs():
+    local = re.findall(r"^make [a-z-]+", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), flags=re.M)
+    assert set(local) == set(re.findall(r"make [a-z-]+", commands("test")))
+
+
+def test_the_devcontainer_makes_the_environment():
+    settings = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    assert settings["postCreateCommand"] == "make setup"
+    python = settings["image"].rpartition(":")[2]
+    assert python in SpecifierSet(project()["requires-python"])

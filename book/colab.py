@@ -1,0 +1,44 @@
+"""Runs notebooks from top to bottom in the environment of whoever runs this, and stores nothing: `make test-colab`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+
+def passes(path: Path) -> bool:
+    """Whether every cell of a notebook runs; what failed is printed."""
+    notebook = nbformat.read(path, as_version=4)
+    kernel = {"metadata": {"path": str(path.parent)}}
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=kernel)
+    started = time.perf_counter()
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return False
+    print(f"{path}: {time.perf_counter() - started:.0f} s", flush=True)
+    return True
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named notebooks; 1 if one of them failed."""
+    import anywidget
+    import IPython
+    import ipywidgets
+    import numpy
+    import torch
+
+    modules = (torch, numpy, IPython, ipywidgets, anywidget)
+    print(", ".join(f"{module.__name__} {module.__version__}" for module in modules))
+    return int(not all([passes(Path(name)) for name in arguments]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
