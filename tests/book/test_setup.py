@@ -142,11 +142,11 @@ def test_no_network(house):
 
 
 def test_no_chromium(house):
-    assert "need Chromium: install it" in sentence(run(house, "browser.sh"))
+    assert "needs Chromium: install it" in sentence(run(house, "browser.sh"))
 
 
 def test_a_named_chromium_that_is_none(house):
-    assert "need Chromium" in sentence(run(house, "browser.sh", CHROMIUM="/nowhere/chromium"))
+    assert "needs Chromium" in sentence(run(house, "browser.sh", CHROMIUM="/nowhere/chromium"))
 
 
 def test_playwright_cannot_be_installed(house):
