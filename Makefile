@@ -1,7 +1,9 @@
 # Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick linkcheck pdf release serve lab test-gpu test-colab test-browser \
+# Two builds in _build at a time would spoil each other.
+.NOTPARALLEL:
+.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick gettext book-in linkcheck pdf release serve lab test-gpu test-colab test-translation test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -12,6 +14,9 @@ RUNS ?=
 BENCH ?=
 THREADS ?= 1
 PORT ?= 8000
+# For translations: which language, and where its catalogues are.
+LANGUAGE ?=
+LOCALE ?= locale
 # The instructor's: which assignments, the class list to import, and the archive that Canvas or Moodle gave.
 ASSIGNMENTS ?=
 CLASS ?=
@@ -40,7 +45,7 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 unit: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises --ignore tests/translation tests
 
 notebooks: setup
 ifneq ($(NOTEBOOKS),)
@@ -66,13 +71,30 @@ bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases
 bench-quick: setup  ## the same at tiny sizes, to see that it runs; nothing is written
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
 
+gettext: setup  ## every sentence of the book, for translators, into _build/gettext
+	@.venv/bin/jupyter-book build . --path-output _build/words --builder custom --custom-builder gettext -n -W --keep-going -q >/dev/null
+	@mkdir -p _build/gettext && cp _build/words/_build/gettext/*.pot _build/gettext
+	@$(PY) book/translation.py extract --templates _build/gettext
+
+book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
+	@$(PY) book/vendor_mathjax.py
+	@mkdir -p _build/$(LANGUAGE)
+	@$(PY) book/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
+	@.venv/bin/jupyter-book build . --config _build/$(LANGUAGE)/_config.yml --path-output _build/$(LANGUAGE) --all -n -W --keep-going -q >/dev/null
+	@echo "The book: file://$(CURDIR)/_build/$(LANGUAGE)/_build/html/index.html"
+
+test-translation: gettext  ## a made-up language, in which nothing may be left in English
+	@$(PY) book/translation.py pseudo --templates _build/gettext --locale _build/locale
+	@$(MAKE) --no-print-directory book-in LANGUAGE=xx LOCALE=_build/locale
+	$(PY) -m pytest -q tests/translation
+
 linkcheck: setup  ## follow every link that leaves the site
 	@.venv/bin/jupyter-book build . --builder linkcheck -q
 
 pdf: setup  ## print the whole book into _build (needs Chromium)
 	@sh book/browser.sh
 	@$(PY) book/vendor_mathjax.py
-	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null
+	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@$(PY) book/pdf.py
 
 release: book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release

@@ -4,7 +4,7 @@ cd "$(dirname "$0")/.." || exit 1
 if [ -n "${CHROMIUM:-}" ]; then
     found=$(command -v "$CHROMIUM")
 else
-    found=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+    found=$(command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable)
 fi
 if [ -z "$found" ]; then
     echo "make: this needs Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2

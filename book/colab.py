@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 
 def passes(path: Path) -> bool:
@@ -20,7 +21,7 @@ def passes(path: Path) -> bool:
     started = time.perf_counter()
     try:
         client.execute()
-    except CellExecutionError as error:
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return False
     print(f"{path}: {time.perf_counter() - started:.0f} s", flush=True)
@@ -29,14 +30,7 @@ def passes(path: Path) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the named notebooks; 1 if one of them failed."""
-    import anywidget
-    import IPython
-    import ipywidgets
-    import numpy
-    import torch
-
-    modules = (torch, numpy, IPython, ipywidgets, anywidget)
-    print(", ".join(f"{module.__name__} {module.__version__}" for module in modules))
+    print(", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "ipython", "ipywidgets", "anywidget")))
     return int(not all([passes(Path(name)) for name in arguments]))
 
 

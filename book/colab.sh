@@ -1,33 +1,35 @@
 #!/bin/sh
-# Makes .colab, an environment with Colab's versions, and installs the package into it as a notebook's first cell does.
+# Makes .colab, an environment with Colab's versions, once; and installs the package into it as a notebook's first cell does,
+# each time, from the source as it is.
 cd "$(dirname "$0")/.." || exit 1
 log=.venv/colab.log
-wanted="$PWD: $(cat requirements-colab.txt pyproject.toml book/colab.sh | cksum)"
-[ "$(cat .colab/installed 2>/dev/null)" = "$wanted" ] && exit 0
-rm -rf .colab
-echo "Installing Colab's versions into .colab (once; several minutes, most of it PyTorch) ..."
-if ! { .venv/bin/python -m venv .colab && .colab/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-colab.txt; } >"$log" 2>&1; then
-    echo "make: could not install Colab's versions: check the network and run it again (details: $log)." >&2
+stop() {
+    printf 'make: %s\n' "$1" >&2
     exit 1
+}
+pip() { .colab/bin/python -m pip --disable-pip-version-check "$@"; }
+frozen() { pip freeze --exclude attn-core | sort; }
+
+wanted="$(.venv/bin/python -V) in $PWD: $(cat requirements-colab.txt book/colab.sh | cksum)"
+if [ "$(cat .colab/installed 2>/dev/null)" != "$wanted" ]; then
+    echo "Installing Colab's versions into .colab (once; several minutes, most of it PyTorch) ..."
+    rm -rf .colab
+    { .venv/bin/python -m venv .colab && pip install --quiet -r requirements-colab.txt; } >"$log" 2>&1 ||
+        stop "could not install Colab's versions: check the network and run it again (details: $log)."
+    frozen >.colab/colab
+    printf '%s' "$wanted" >.colab/installed
 fi
-frozen() { .colab/bin/python -m pip freeze --disable-pip-version-check --exclude attn-core; }
-frozen >.colab/before
+
 # The launch cell's own command, on a copy: pip would leave a folder beside the source.
 copy=$(mktemp -d)
 cp -R attn_core pyproject.toml README.md LICENSE "$copy"
-.colab/bin/python -m pip install --disable-pip-version-check --quiet "$copy" >>"$log" 2>&1
+pip install --quiet "$copy" >"$log" 2>&1 && pip install --quiet --no-deps --force-reinstall "$copy" >>"$log" 2>&1
 done=$?
 rm -rf "$copy"
-if [ $done != 0 ]; then
-    echo "make: the package does not install beside Colab's versions (details: $log)." >&2
-    exit 1
-fi
+[ $done = 0 ] || stop "the package does not install beside Colab's versions (details: $log)."
 # It may add packages; it may replace none.
-frozen | sort >.colab/after
-sort -o .colab/before .colab/before
-replaced=$(comm -23 .colab/before .colab/after)
-if [ -n "$replaced" ]; then
-    echo "make: installing the package on Colab would replace:" $replaced >&2
-    exit 1
-fi
-printf '%s' "$wanted" >.colab/installed
+frozen >.colab/after
+replaced=$(comm -23 .colab/colab .colab/after | tr '\n' ' ')
+[ -z "$replaced" ] || stop "installing the package on Colab would replace $replaced"
+# What four pages install themselves, on Colab.
+pip install --quiet --no-deps -r requirements-d2l.txt >>"$log" 2>&1 || stop "could not install d2l (details: $log)."

@@ -50,7 +50,7 @@ def headed(notebook: Any, stem: str, record: dict[str, Any]) -> Any:
             if stem not in record["seconds"]:
                 raise ValueError(f"chapters/{stem}.ipynb: no time of it is recorded: make record RUNS=run_times")
             said = sentence(notebook, record["seconds"][stem], on(record["run"]["machine"]))
-            cell.source = SENTENCE.sub(lambda _, said=said: said, cell.source)
+            cell.source = said.join(SENTENCE.split(cell.source))
     return notebook
 
 

@@ -23,7 +23,7 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 MENDED = {
     # ARIA has withdrawn the role, and the list that Sphinx puts around the entries may hold list items only.
     'role="doc-biblioentry"': 'role="listitem"',
-    # The label hides what the line says itself: "Show code cell source".
+    # The label hides what the line says itself: "Show the code".
     '<summary aria-label="Toggle hidden content">': "<summary>",
 }
 
@@ -136,7 +136,7 @@ def complete_single_page(app: Sphinx) -> None:
 class IndexTerms(SphinxTransform):
     """Enters into the book's index where each page first links a term of the glossary."""
 
-    default_priority = 700  # before Sphinx collects a page's entries
+    default_priority = 8  # before Sphinx takes what is to be translated, index entries among them
 
     def apply(self, **kwargs: Any) -> None:
         """Put an entry before the first link to each term."""

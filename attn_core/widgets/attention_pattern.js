@@ -53,7 +53,6 @@ function render({ model, el }) {
   const never = span("never");
   listen(causal, "change", () => put({ causal: causal.checked }));
   const causalBox = part("causal", make("label", {}, causal, TEXT.causal), never);
-  const drawn = (label) => make("svg", { role: "img", "aria-label": label });
   const [axes, canvas] = ["svg", "canvas"].map((tag) => make(tag, { "aria-hidden": true }));
   const [matrixName, hover] = [part("name"), part("hover")];
   // A grid of which only the row in hand is in the document; it moves, and a live region says what it reads.
@@ -65,12 +64,13 @@ function render({ model, el }) {
   const legend = part("legend");
   const heldNote = part("note attn-held");
   const matrix = part("panel attn-matrix", matrixName, part("plot", axes, area), legend, read, heldNote);
-  const [circle, circleNote, seed] = [drawn(TEXT.circle), part("note"), span("seed")];
+  const circle = make("svg", { role: "img", "aria-label": TEXT.circle });
+  const [circleNote, seed] = [part("note"), span("seed")];
   const again = make("button", { type: "button", class: "attn-button" }, TEXT.again);
   listen(again, "click", () => put({ seed: (state().seed + 1) % 10_000 }));
   const hashes = part("panel attn-hashes", part("name", TEXT.circle), part("plot", circle), part("acts", again, seed));
   hashes.append(circleNote);
-  const [chart, table] = [drawn(TEXT.chart), make("table", { "aria-label": TEXT.table })];
+  const [chart, table] = [make("svg", { role: "img" }), make("table", { "aria-label": TEXT.table })];
   const [crossed, honest, names] = [part("crossed"), part("note"), part("legend")];
   const cost = part("panel attn-cost", part("name", TEXT.cost), part("sides", part("side", table, crossed, honest)));
   cost.lastChild.append(part("side", part("plot", chart), names));
@@ -106,8 +106,7 @@ function render({ model, el }) {
     const names = [TEXT.down, s.pattern === "slots" ? TEXT.slotAxis : TEXT.keys, TEXT.square];
     drawAxes(axes, width, ROOM[1] + size.high + 4, ROOM, size, s.n, seen.columns, names);
     const all = s.n * seen.columns;
-    const shares = TEXT.matrix(seen.pairs, all) + TEXT.share(seen.pairs, all);
-    matrixName.textContent = s.pattern === "slots" ? TEXT.slotMatrix(s.n, s.slots) : shares;
+    matrixName.textContent = s.pattern === "slots" ? TEXT.slotMatrix(s.n, s.slots) : TEXT.matrix(seen.pairs, all);
     matrixName.dataset.value = seen.pairs;
     const keys = LEGEND[s.pattern].filter((name) => name !== "alone" || seen.why.includes(ALONE));
     legend.replaceChildren(...keys.map((name) => span("key", span(`sample attn-${name}`), TEXT.legend[name])));
@@ -148,10 +147,10 @@ function render({ model, el }) {
     const shown = { ...s, query: over ?? s.query };
     drawCircle(circle, circle.parentElement.clientWidth || width, shown, seen, TEXT.round);
     const missed = seen.missed.reduce((total, one) => total + one, 0);
-    heldNote.textContent = TEXT.held(percent(seen.mean), missed);
+    heldNote.textContent = [TEXT.held(percent(seen.mean)), TEXT.missed(missed), TEXT.measure].join(" ");
     Object.assign(heldNote.dataset, { value: seen.mean, missed });
-    const say = causalOf(s) ? TEXT.causalSaid : TEXT.circleSaid;
-    circleNote.textContent = say(s.rounds, s.num_buckets, Math.min(s.bucket_size, s.n));
+    const sorted = causalOf(s) ? TEXT.sortedCausal : TEXT.sorted;
+    circleNote.textContent = `${TEXT.ring(s.num_buckets)} ${sorted(Math.min(s.bucket_size, s.n))}`;
   }
 
   function mark(s) {

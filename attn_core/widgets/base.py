@@ -7,6 +7,7 @@ import hashlib
 import html
 import json
 import operator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,11 @@ class StaticWidget(anywidget.AnyWidget):
 
     A subclass gives `_esm`, read by `read_module`, whose own part ends in `export default { render }`; `_css`, read by
     `read_style`, which styles nothing outside the widget; traits tagged `static=True`, which are the state of the
-    page's copy; and the methods `picture` and `describe`.
+    page's copy; and the methods `picture` and `describe`. In `_said` it names those of the traits that hold prose for
+    the reader, which the page passes through `say` so that a translated book can show it in its own language.
     """
+
+    _said: tuple[str, ...] = ()
 
     def picture(self) -> bytes:
         """Draw the widget as it stands, as a PNG, for where no script runs."""
@@ -69,6 +73,10 @@ class StaticWidget(anywidget.AnyWidget):
     def describe(self) -> str:
         """Say in a sentence what the picture shows: its alternative text."""
         raise ValueError(f"{type(self).__name__}: expected a method describe() that returns a sentence")
+
+    def said(self) -> list[str]:
+        """Give the prose for the reader in the widget's state, each text once: what a translation has to bring."""
+        return list(dict.fromkeys(prose_of([getattr(self, name) for name in self._said])))
 
     def static_html(self) -> str:
         """Give the widget as HTML that works by itself: its state, its script, its style, and a picture until they run.
@@ -86,8 +94,9 @@ class StaticWidget(anywidget.AnyWidget):
         key = hashlib.sha256(f"{type(self).__name__}{state}".encode()).hexdigest()[:12]
         shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
+        said = f' data-attn-said="{" ".join(self._said)}"' if self._said else ""
         return (
-            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}">\n<style>\n{style}</style>\n'
+            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}"{said}>\n<style>\n{style}</style>\n'
             f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
             f'src="data:image/png;base64,{base64.b64encode(png).decode()}"></div>\n'
             # No tag can begin inside the state, whatever the tokens are.
@@ -103,3 +112,13 @@ class StaticWidget(anywidget.AnyWidget):
         png = self.picture()
         shown = {"text/plain": repr(self), "text/html": self._html(png), "image/png": base64.b64encode(png).decode()}
         return {**data, **shown}, metadata
+
+
+def prose_of(value: Any) -> Iterator[str]:
+    """The strings in a value and in what it holds, but for those without a letter, which are alike in any language."""
+    if isinstance(value, str):
+        if any(letter.isalpha() for letter in value):
+            yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from prose_of(part)

@@ -31,7 +31,9 @@ function percent(weight) {
 }
 
 function render({ model, el }) {
-  const [source, target, layers] = ["source", "target", "layers"].map((name) => model.get(name));
+  const [source, target] = ["source", "target"].map((name) => model.get(name));
+  const layers = model.get("layers").map((name) => say(name));
+  const title = say(model.get("title"));
   const heads = model.get("heads");
   const codes = unpack(model.get("codes"), model.get("bits"));
   const top = 2 ** model.get("bits") - 1;
@@ -46,16 +48,17 @@ function render({ model, el }) {
   // What is on the page, from top to bottom.
   const root = make("div", "attn-card attn-heatmap tex2jax_ignore mathjax_ignore");
   root.setAttribute("role", "group");
-  root.setAttribute("aria-label", `${model.get("title") || "Attention"}: heatmap of attention weights`);
+  const named = title || say("Attention");
+  root.setAttribute("aria-label", say("{title}: heatmap of attention weights", { title: named }));
   const bar = make("div", "attn-bar");
   const choosers = make("div", "attn-choosers");
-  bar.append(make("span", "attn-title", model.get("title")), choosers);
+  bar.append(make("span", "attn-title", title), choosers);
   const scroller = make("div", "attn-scroll");
   const board = make("div", "attn-board");
   const columns = source.map((token) => make("span", "attn-column", shown(token)));
   const rows = target.map((token) => make("button", "attn-row", shown(token)));
   const corner = make("div", "attn-corner");
-  corner.append(make("span", "", "source →"), make("span", "", "target ↓"));
+  corner.append(make("span", "", say("source →")), make("span", "", say("target ↓")));
   const across = make("div", "attn-columns");
   const down = make("div", "attn-rows");
   across.append(corner, ...columns);
@@ -70,7 +73,7 @@ function render({ model, el }) {
   const line = make("div", "attn-line");
   const cell = make("div", "attn-cell");
   grid.setAttribute("role", "grid");
-  grid.setAttribute("aria-label", "Weights: a row for each target token, a column for each source token");
+  grid.setAttribute("aria-label", say("Weights: a row for each target token, a column for each source token"));
   grid.setAttribute("aria-rowcount", target.length);
   grid.setAttribute("aria-colcount", source.length);
   line.setAttribute("role", "row");
@@ -90,12 +93,12 @@ function render({ model, el }) {
     entry.append(...parts);
     legend.append(entry);
   };
-  keyed("0", make("span", "attn-ramp"), `${percent(scale)} weight`);
-  if (linked.size) keyed(make("span", "attn-mark"), "true alignment");
+  keyed("0", make("span", "attn-ramp"), say("{weight} weight", { weight: percent(scale) }));
+  if (linked.size) keyed(make("span", "attn-mark"), say("true alignment"));
   foot.append(read, legend);
   const gallery = make("div", "attn-gallery");
   gallery.setAttribute("role", "radiogroup");
-  gallery.setAttribute("aria-label", "head");
+  gallery.setAttribute("aria-label", say("head"));
   root.append(bar, ...(heads > 1 ? [gallery] : []), scroller, foot);
 
   const index = (name) => Math.max(0, Math.min(model.get(name), limits[name] - 1));
@@ -112,17 +115,18 @@ function render({ model, el }) {
     const slide = make("input", "");
     const value = make("span", "attn-value");
     Object.assign(slide, { type: "range", min: 0, max: layers.length - 1, step: 1, name: "layer" });
-    slide.setAttribute("aria-label", "layer");
+    slide.setAttribute("aria-label", say("layer"));
     value.style.minWidth = `${Math.min(16, Math.max(...layers.map((name) => name.length)))}ch`;
     const follow = () => {
       slide.value = index("layer");
       value.textContent = layers[index("layer")];
-      slide.setAttribute("aria-valuetext", `${value.textContent}, layer ${slide.value} of 0 to ${layers.length - 1}`);
+      const values = { name: value.textContent, layer: slide.value, last: layers.length - 1 };
+      slide.setAttribute("aria-valuetext", say("{name}, layer {layer} of 0 to {last}", values));
     };
     listen(slide, "input", () => put("layer", Number(slide.value)));
     model.on("change:layer", follow);
     stop.signal.addEventListener("abort", () => model.off("change:layer", follow));
-    label.append(make("span", "", "layer"), slide, value);
+    label.append(make("span", "", say("layer")), slide, value);
     choosers.append(label);
     follow();
   }
@@ -132,10 +136,10 @@ function render({ model, el }) {
   const views = Array.from({ length: heads > 1 ? heads : 0 }, (_, head) => {
     const [label, button, view] = [make("label", "attn-view"), make("input", ""), make("canvas", "")];
     Object.assign(button, { type: "radio", name: together, value: head });
-    button.setAttribute("aria-label", `head ${head}`);
+    button.setAttribute("aria-label", say("head {head}", { head }));
     view.setAttribute("aria-hidden", "true");
     listen(button, "change", () => put("head", head));
-    label.append(button, view, make("span", "", `head ${head}`));
+    label.append(button, view, make("span", "", say("head {head}", { head })));
     gallery.append(label);
     return { label, button, view };
   });
@@ -220,19 +224,21 @@ function render({ model, el }) {
   // What is being read: the cell under the pointer, else the one the keys are at, else the row that is kept.
   const reading = () => over ?? (cell.matches(":focus-visible:not(.attn-pointed)") ? at : [kept(), -1]);
 
-  function say() {
+  function tell() {
     const [t, s] = reading();
     read.classList.toggle("attn-hint", t < 0);
     if (s >= 0) read.textContent = sentence(t, s);
     else if (t >= 0) {
       const best = source.map((_, i) => i).sort((a, b) => weight(t, b) - weight(t, a)).slice(0, 3);
       read.textContent = `${shown(target[t])} → ${best.map((i) => `${shown(source[i])} ${percent(weight(t, i))}`).join(", ")}`;
-    } else read.textContent = "Point at a cell or use the arrow keys; Enter keeps a row.";
+    } else read.textContent = say("Point at a cell or use the arrow keys; Enter keeps a row.");
   }
 
   function sentence(t, s) {
-    const truth = linked.has(t * source.length + s) ? ", true alignment" : "";
-    return `${shown(target[t])} → ${shown(source[s])}: ${percent(weight(t, s))}${truth}`;
+    const values = { target: shown(target[t]), source: shown(source[s]), weight: percent(weight(t, s)) };
+    return linked.has(t * source.length + s)
+      ? say("{target} → {source}: {weight}, true alignment", values)
+      : say("{target} → {source}: {weight}", values);
   }
 
   function mark() {
@@ -251,7 +257,7 @@ function render({ model, el }) {
     cell.setAttribute("aria-colindex", at[1] + 1);
     cell.setAttribute("aria-selected", at[0] === kept());
     cell.setAttribute("aria-label", sentence(...at));
-    say();
+    tell();
   }
 
   function update() {

@@ -36,6 +36,7 @@ class AttentionHeatmap(StaticWidget):
 
     _esm = read_module("heatmap.js")
     _css = read_style("heatmap.css")
+    _said = ("title", "layers")
 
     title = traitlets.Unicode().tag(sync=True, static=True)
     source = traitlets.List(traitlets.Unicode()).tag(sync=True, static=True)

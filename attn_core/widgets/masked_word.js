@@ -53,10 +53,10 @@ function render({ model, el }) {
   const read = make("output", { class: "attn-read", "aria-live": "polite" });
   const quiet = { autocomplete: "off", autocapitalize: "none", spellcheck: false };
   const typed = make("input", { type: "text", name: "guess", required: "", ...quiet });
-  const send = make("button", { class: "attn-button attn-main" }, TEXT.say);
+  const send = make("button", { class: "attn-button attn-main" }, TEXT.send);
   const form = make("form", { class: "attn-typed" }, make("label", {}, make("span", {}, TEXT.guess), typed), send);
   const options = make("div", { class: "attn-options", role: "group", "aria-label": TEXT.options });
-  const reveal = button(TEXT.reveal, () => say(null));
+  const reveal = button(TEXT.reveal, () => take(null));
   const asking = part("panel attn-asking", form, part("note", TEXT.options), options, reveal);
   const bars = make("ol", { class: "attn-bars", role: "list", "aria-label": TEXT.candidates });
   const outside = part("note");
@@ -81,7 +81,7 @@ function render({ model, el }) {
   const isRight = ([s, i, guess]) => guess !== null && plain(guess) === plain(sentences[s][i]);
   const modelIsRight = ([s, i]) => predictions[s][i][1] === 1;
 
-  function say(guess) {
+  function take(guess) {
     const { sentence, position, guesses } = state();
     typed.value = "";
     if (position >= 0 && !guessed(sentence, position)) put({ guesses: [...guesses, [sentence, position, guess]] });
@@ -186,8 +186,8 @@ function render({ model, el }) {
     const order = row.map((_, i) => i).sort((a, b) => row[b] - row[a]).slice(0, 3);
     const tokens = sentences[s.sentence];
     const most = order.map((i) => TEXT.most(i === s.position ? TEXT.blank : shown(tokens[i]), percent(row[i])));
-    const whose = s.layer < 0 ? TEXT.all : s.head < 0 ? TEXT.layerMean(s.layer) : TEXT.one(s.layer, s.head);
-    looks.textContent = TEXT.looks(whose, most.join(", "));
+    const whose = s.layer < 0 ? TEXT.all : s.head < 0 ? TEXT.layerMean : TEXT.one;
+    looks.textContent = `${whose(most.join(", "), s.layer, s.head)} ${TEXT.darker}`;
   }
 
   function update() {
@@ -236,11 +236,11 @@ function render({ model, el }) {
     words.querySelector(`[data-place="${to}"]`).focus();
     event.preventDefault();
   });
-  listen(options, "click", ({ target }) => target.dataset.word !== undefined && say(target.dataset.word));
+  listen(options, "click", ({ target }) => target.dataset.word !== undefined && take(target.dataset.word));
   listen(typed, "keydown", (event) => event.stopPropagation()); // a notebook has keys of its own
   listen(root, "submit", (event) => {
     event.preventDefault();
-    if (event.target === form && typed.value.trim()) say(typed.value.trim());
+    if (event.target === form && typed.value.trim()) take(typed.value.trim());
   });
 
   // One drawing for all the traits that change together.

@@ -86,7 +86,7 @@ function render({ model, el }) {
     const [x, v] = drafts.map(({ numbers }) => numbers);
     if (x && v && x.length !== v.length) drafts[1].error = TEXT.uneven(v.length, x.length);
     const wrong = drafts.flatMap(({ error }, k) => (error ? [TEXT.wrong(TEXT[ROWS[k]], error)] : []));
-    error.textContent = wrong.length ? wrong.join(" ") + TEXT.kept : "";
+    error.textContent = wrong.length ? [...wrong, TEXT.kept].join(" ") : "";
     fields.forEach(({ input }, k) => input.setAttribute("aria-invalid", Boolean(drafts[k].error)));
     if (!wrong.length) put({ scores: x, values: v });
   }
@@ -131,7 +131,7 @@ function render({ model, el }) {
       if (k < at && now.factor < 1) room.append(tall("ghost", old, old));
       if (k <= at) room.append(tall("weight", weight, k < at ? old : 0));
       if (i === holder) room.append(span("flag", TEXT.highest));
-      const label = TEXT.cell(x, v, k <= at ? shown(weight) : null);
+      const label = k <= at ? TEXT.cell(x, v, shown(weight)) : TEXT.unreadCell(x, v);
       return make("span", { class: "attn-entry", role: "img", "aria-label": label }, room, span("x", x), span("v", v));
     };
     const groups = steps.slice(1).map(({ first, end }, k) => {
@@ -214,16 +214,17 @@ function render({ model, el }) {
     const plainly = naive(s);
     const near = Math.abs(plainly.output - exact) <= 1e-4 * Math.max(...s.values.map(Math.abs));
     const why = near ? TEXT.works : Number.isFinite(plainly.total + plainly.weighted) ? TEXT.under : TEXT.over;
-    naively.textContent = TEXT.sums(...["total", "weighted", "output"].map((name) => shown(plainly[name]))) + why;
+    const sums = TEXT.sums(...["total", "weighted", "output"].map((name) => shown(plainly[name])));
+    naively.textContent = `${sums} ${why}`;
     for (const name of ["total", "weighted", "output"]) naively.dataset[name] = plainly[name];
   }
 
-  function say({ step: at, tiles, tile: size }, before, now) {
+  function tell({ step: at, tiles, tile: size }, before, now) {
     const m = plain(now.maximum);
     let said = TEXT.start(size);
     if (at === 1) said = TEXT.begin(m);
     else if (at) said = now.factor === 1 ? TEXT.stays(m) : TEXT.rises(plain(before.maximum), m, shown(now.factor));
-    read.textContent = at === tiles ? said + TEXT.done : said;
+    read.textContent = at === tiles ? `${said} ${TEXT.done}` : said;
   }
 
   function update() {
@@ -235,7 +236,7 @@ function render({ model, el }) {
     drawKept(before, now);
     drawTable(steps.slice(0, s.step + 1));
     compare(s, now);
-    say(s, before, now);
+    tell(s, before, now);
   }
 
   function layout() {

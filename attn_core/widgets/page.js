@@ -1,5 +1,13 @@
 // What all widgets share. It stands in front of each one's own code: in a static page a module has only itself.
 
+// What is said in English goes through here. A translated book brings its words in a plain object, from the English to
+// its own; what it lacks stays as it is. `{name}` is replaced by a value, once: values are not looked into again.
+function say(text, values = {}) {
+  const words = globalThis.attentionBookWords ?? {};
+  const found = Object.hasOwn(words, text) ? String(words[text]) : text;
+  return found.replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
+}
+
 // A page says which theme it wears, or its text does by being light.
 function themeOf(element) {
   const { documentElement: html, body } = document;

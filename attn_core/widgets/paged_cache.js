@@ -2,50 +2,102 @@
 // reserved in one piece for each would hold instead. All of it follows from a list of events.
 
 const TEXT = {
-  title: "Paged key–value cache",
-  back: "Back", next: "Next", restart: "Start over",
-  steps: (step, all) => `step ${step} of ${all}`,
-  pool: (used, all) => `The pool: ${used} of ${all} blocks in use`,
-  blocks: "Blocks of the pool",
-  token: "token", rest: "reserved, empty", free: "free", shared: "tables share the block", fresh: "just written",
-  requests: "Requests, and their block tables: logical → physical block",
-  nobody: "No request is there.",
-  growOf: (name) => `+1 token for ${name}`, forkOf: (name) => `fork ${name}`, endOf: (name) => `end ${name}`,
-  grow: "+1", fork: "fork", end: "end", start: "New request", prompt: "prompt", decode: "+1 token for each",
-  tokens: (n) => (n === 1 ? "1 token" : `${n} tokens`),
-  each: (n) => `${TEXT.slots(n)} each`,
-  slots: (n) => (n === 1 ? "1 slot" : `${n} slots`),
-  list: (blocks) => (blocks.length === 1 ? `block ${blocks[0]}` : `blocks ${blocks.join(", ")}`),
-  memory: (slots) => `The same ${slots} slots, paged, and reserved in one piece for each request`,
-  paged: "paged", whole: "one piece", size: "block size", reserve: "one piece",
-  use: (used, reserved) =>
-    reserved ? `${used} of ${reserved} reserved slots hold a token: ${Math.round((100 * used) / reserved)}\u00a0%.` : "",
-  saved: (saved) => (saved ? ` Sharing saves ${TEXT.slots(saved)}.` : ""),
-  room: (most, room, outside) =>
-    ` With ${TEXT.each(most)}, ${room} fit at a time${outside ? `: no room for ${outside}` : ""}.`,
-  hint: "Point at a block or a request, or walk through the blocks with the arrow keys.",
-  freeBlock: (block) => `Block ${block} is free.`,
-  takenBlock: (block, first, last, names, filled, size) =>
-    `Block ${block} holds ${first === last ? `token ${first}` : `tokens ${first} to ${last}`} of ${names}: ` +
-    `${filled} of ${TEXT.slots(size)}.`,
+  title: say("Paged key–value cache"),
+  back: say("Back"), next: say("Next"), restart: say("Start over"),
+  steps: (step, all) => say("step {step} of {all}", { step, all }),
+  pool: (used, all) => say("The pool: {used} of {all} blocks in use", { used, all }),
+  blocks: say("Blocks of the pool"),
+  token: say("token"), rest: say("reserved, empty"), free: say("free"), shared: say("tables share the block"),
+  fresh: say("just written"),
+  requests: say("Requests, and their block tables: logical → physical block"),
+  nobody: say("No request is there."),
+  growOf: (name) => say("+1 token for {name}", { name }), forkOf: (name) => say("fork {name}", { name }),
+  endOf: (name) => say("end {name}", { name }),
+  grow: "+1", fork: say("fork"), end: say("end"), start: say("New request"), prompt: say("prompt"),
+  decode: say("+1 token for each"),
+  tokens: (n) => (n === 1 ? say("1 token") : say("{n} tokens", { n })),
+  each: (n) => (n === 1 ? say("1 slot each") : say("{n} slots each", { n })),
+  slots: (n) => (n === 1 ? say("1 slot") : say("{n} slots", { n })),
+  memory: (slots) => say("The same {slots} slots, paged, and reserved in one piece for each request", { slots }),
+  paged: say("paged"), whole: say("one piece"), size: say("block size"), reserve: say("one piece"),
+  use: (used, reserved) => {
+    const share = Math.round((100 * used) / reserved);
+    const values = { used, reserved, share };
+    return reserved ? say("{used} of {reserved} reserved slots hold a token: {share}\u00a0%.", values) : "";
+  },
+  saved: (n) => {
+    if (!n) return "";
+    return n === 1 ? say("Sharing saves 1 slot.") : say("Sharing saves {n} slots.", { n });
+  },
+  room: (n, room) =>
+    n === 1
+      ? say("With 1 slot each, {room} fit at a time.", { room })
+      : say("With {n} slots each, {room} fit at a time.", { n, room }),
+  noRoom: (n, room, names) =>
+    n === 1
+      ? say("With 1 slot each, {room} fit at a time: no room for {names}.", { room, names })
+      : say("With {n} slots each, {room} fit at a time: no room for {names}.", { n, room, names }),
+  hint: say("Point at a block or a request, or walk through the blocks with the arrow keys."),
+  freeBlock: (block) => say("Block {block} is free.", { block }),
+  takenBlock: (block, first, last, names, filled, size) => {
+    const values = { block, first, last, names, filled, size };
+    if (size === 1) return say("Block {block} holds token {first} of {names}: {filled} of 1 slot.", values);
+    return first === last
+      ? say("Block {block} holds token {first} of {names}: {filled} of {size} slots.", values)
+      : say("Block {block} holds tokens {first} to {last} of {names}: {filled} of {size} slots.", values);
+  },
   request: (name, last, size, logical, block, slot) =>
-    `${name}’s last token is number ${last}: logical block ⌊${last} / ${size}⌋ = ${logical} is block ${block}, ` +
-    `and ${last} mod ${size} = ${slot} its slot.`,
-  // What has just happened.
-  empty: "All blocks are free, and no request is there.",
-  absent: (name) => `Nothing happens: ${name} is not there.`,
-  started: (name, tokens, blocks) => `${name} arrives with ${TEXT.tokens(tokens)} and gets ${blocks}.`,
-  refused: (name, needed, free) =>
-    `No room for ${name}: blocks needed: ${needed}, free: ${free}. It waits until another ends; nothing is lost.`,
-  stayed: (names, blocks) => `${names}: one token more, in ${blocks}.`,
+    say(
+      "{name}’s last token is number {last}: logical block ⌊{last} / {size}⌋ = {logical} is block {block}, and {last} mod {size} = {slot} its slot.",
+      { name, last, size, logical, block, slot },
+    ),
+  // What has just happened. Of blocks there is a list.
+  empty: say("All blocks are free, and no request is there."),
+  absent: (name) => say("Nothing happens: {name} is not there.", { name }),
+  started: (name, tokens, blocks) => {
+    const values = { name, tokens, blocks: joined(blocks) };
+    if (tokens === 1) return say("{name} arrives with 1 token and gets block {blocks}.", values);
+    return blocks.length === 1
+      ? say("{name} arrives with {tokens} tokens and gets block {blocks}.", values)
+      : say("{name} arrives with {tokens} tokens and gets blocks {blocks}.", values);
+  },
+  refused: (name, needed, free) => {
+    const said = say("No room for {name}: blocks needed: {needed}, free: {free}.", { name, needed, free });
+    return `${said} ${TEXT.waiting}`;
+  },
+  waiting: say("It waits until another ends; nothing is lost."),
+  stayed: (names, blocks) => {
+    const values = { names: joined(names), blocks: joined(blocks) };
+    return blocks.length === 1
+      ? say("{names}: one token more, in block {blocks}.", values)
+      : say("{names}: one token more, in blocks {blocks}.", values);
+  },
   took: (name, block) =>
-    `${name}: one token more. The last block was full, so block ${block} is taken from the free ones.`,
+    say("{name}: one token more. The last block was full, so block {block} is taken from the free ones.", {
+      name, block,
+    }),
   copied: (name, source, count, target) =>
-    `${name}: one token more. Block ${source} is shared by ${count}, so it is first copied to block ${target}.`,
-  waits: (names) => `${names}: no block is free. The next token waits until another ends; nothing is lost.`,
-  forked: (parent, name, blocks) => `${name} forks from ${parent}: both now have ${blocks}. Nothing is copied.`,
-  ended: (name, freed, kept) =>
-    `${name} ends.${freed ? ` Free again: ${freed}.` : ""}${kept ? ` Others still have ${kept}.` : ""}`,
+    say("{name}: one token more. Block {source} is shared by {count}, so it is first copied to block {target}.", {
+      name, source, count, target,
+    }),
+  waits: (names) =>
+    say("{names}: no block is free. The next token waits until another ends; nothing is lost.", {
+      names: joined(names),
+    }),
+  forked: (parent, name, blocks) => {
+    const values = { parent, name, blocks: joined(blocks) };
+    return blocks.length === 1
+      ? say("{name} forks from {parent}: both now have block {blocks}. Nothing is copied.", values)
+      : say("{name} forks from {parent}: both now have blocks {blocks}. Nothing is copied.", values);
+  },
+  ended: (name, freed, kept) => {
+    const said = [say("{name} ends.", { name })];
+    if (freed.length === 1) said.push(say("Free again: block {block}.", { block: freed[0] }));
+    if (freed.length > 1) said.push(say("Free again: blocks {blocks}.", { blocks: joined(freed) }));
+    if (kept.length === 1) said.push(say("Others still have block {block}.", { block: kept[0] }));
+    if (kept.length > 1) said.push(say("Others still have blocks {blocks}.", { blocks: joined(kept) }));
+    return said.join(" ");
+  },
 };
 
 const TRAITS = ["block_size", "num_blocks", "reserve", "events", "step"];
@@ -233,10 +285,11 @@ function render({ model, el }) {
       });
       strips[k].strip.replaceChildren(...segments);
     });
-    strips[0].said.textContent = TEXT.use(used, reserved) + TEXT.saved(tokens(lengths) - used);
+    const inOne = (...sentences) => sentences.filter(Boolean).join(" ");
+    strips[0].said.textContent = inOne(TEXT.use(used, reserved), TEXT.saved(tokens(lengths) - used));
     const outside = joined(lengths.slice(inside.length).map(([name]) => name));
-    const room = TEXT.room(most, Math.floor(all / most), outside);
-    strips[1].said.textContent = TEXT.use(tokens(inside), inside.length * most) + room;
+    const room = (outside ? TEXT.noRoom : TEXT.room)(most, Math.floor(all / most), outside);
+    strips[1].said.textContent = inOne(TEXT.use(tokens(inside), inside.length * most), room);
     memoryName.textContent = TEXT.memory(all);
     blockSize.input.max = sizes().length;
     blockSize.follow(sizes().indexOf(size) + 1, TEXT.slots(size));

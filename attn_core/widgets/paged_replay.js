@@ -1,4 +1,4 @@
-// The policy of a paged cache, without a picture: `TEXT` and `joined` are those of the page that shows it.
+// The policy of a paged cache, without a picture: `TEXT` is that of the page that shows it.
 
 // What the events lead to, as the package's BlockTables have it: the block freed last is used first.
 function replay(events, size, count) {
@@ -45,8 +45,8 @@ function replay(events, size, count) {
     }
     idle = wait.length === all.length;
     const [stayed, blocks] = [stay.map(([name]) => name), stay.map(([, block]) => block)];
-    if (stay.length) other.unshift(TEXT.stayed(joined(stayed), TEXT.list(blocks)));
-    if (wait.length) other.push(TEXT.waits(joined(wait)));
+    if (stay.length) other.unshift(TEXT.stayed(stayed, blocks));
+    if (wait.length) other.push(TEXT.waits(wait));
     return other.join("\n") || TEXT.empty;
   };
   const actions = {
@@ -56,7 +56,7 @@ function replay(events, size, count) {
       idle = !taken;
       if (idle) return TEXT.refused(name, needed, free.length);
       requests.set(name, request);
-      return TEXT.started(name, tokens, TEXT.list(taken));
+      return TEXT.started(name, tokens, taken);
     },
     grow: (name) => grow([name]),
     decode: () => grow([...requests.keys()]),
@@ -64,7 +64,7 @@ function replay(events, size, count) {
       const { table, length } = requests.get(parent);
       for (const block of table) references[block] += 1;
       requests.set(name, { length, table: [...table] });
-      return TEXT.forked(parent, name, TEXT.list(table));
+      return TEXT.forked(parent, name, table);
     },
     end(name) {
       const { table } = requests.get(name);
@@ -74,7 +74,7 @@ function replay(events, size, count) {
       free.push(...[...freed].reverse());
       requests.delete(name);
       const kept = table.filter((block) => references[block]);
-      return TEXT.ended(name, freed.length && TEXT.list(freed), kept.length && TEXT.list(kept));
+      return TEXT.ended(name, freed, kept);
     },
   };
   events.forEach(([action, name, ...rest], k) => {

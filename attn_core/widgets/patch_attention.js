@@ -4,8 +4,10 @@
 const TRAITS = ["image", "layer", "head", "query"];
 
 function render({ model, el }) {
-  const names = ["height", "width", "patch_size", "heads", "layers", "queries", "lengths", "answers", "title", "bits"];
-  const [height, width, size, heads, layers, queries, lengths, answers, title, bits] = names.map((name) => model.get(name));
+  const names = ["height", "width", "patch_size", "heads", "queries", "lengths", "bits"];
+  const [height, width, size, heads, queries, lengths, bits] = names.map((name) => model.get(name));
+  const [layers, answers] = ["layers", "answers"].map((name) => model.get(name).map((text) => say(text)));
+  const title = say(model.get("title"));
   const [codes, pixels, packed] = ["codes", "pixels", "tops"].map((name) => unpack(model.get(name)));
   const [tops, fine] = [packed, codes].map(({ buffer }) => new DataView(buffer));
   const share = (i) => (bits === 8 ? codes[i] / 255 : fine.getUint16(2 * i, true) / 65535);
@@ -76,7 +78,7 @@ function render({ model, el }) {
   const legend = part("legend", span("key", TEXT.zero, span("ramp"), greatest), keyed("outlined", TEXT.most));
   if (!captions) legend.append(keyed("asking", TEXT.asking));
   legend.append(whole);
-  const hint = part("hint", TEXT.hint + (captions ? "" : TEXT.choose));
+  const hint = part("hint", captions ? TEXT.hint : `${TEXT.hint} ${TEXT.choose}`);
   const side = part("side");
   if (layers.length > 1) side.append(depth);
   if (heads > 1) side.append(part("name", TEXT.heads), survey.form);
@@ -148,14 +150,14 @@ function render({ model, el }) {
       const [left, top] = corner(r).map((k) => `${k * step}px`);
       Object.assign(box.style, { left, top, width: `${step}px`, height: `${step}px` });
     }
-    const say = (r) => TEXT.reads(nameOf(s), place(r), TEXT.percent(row[r]), ranked(row, r), patches);
+    const reads = (r) => TEXT.reads(nameOf(s), place(r), TEXT.percent(row[r]), ranked(row, r), patches);
     line.setAttribute("aria-rowindex", Math.floor(at / across) + 1);
     cell.setAttribute("aria-colindex", (at % across) + 1);
     cell.setAttribute("aria-selected", !captions && at === s.query - own(s));
-    cell.setAttribute("aria-label", say(at));
+    cell.setAttribute("aria-label", reads(at));
     const best = row.map((_, r) => r).filter((r) => row[r] > 0 && ranked(row, r) <= OUTLINED).sort((a, b) => row[b] - row[a]);
     if (reading !== null) {
-      read.textContent = say(reading);
+      read.textContent = reads(reading);
       tag.textContent = TEXT.tag(TEXT.percent(row[reading]), ranked(row, reading));
       const [x, y] = corner(reading).map((k) => k * step);
       const left = Math.max(0, Math.min(x + (step - tag.offsetWidth) / 2, width * scale - tag.offsetWidth));

@@ -41,6 +41,7 @@ class PatchAttentionExplorer(StaticWidget):
 
     _esm = read_module("patch_picture.js", "patch_attention.js")
     _css = read_style("patch_attention.css")
+    _said = ("title", "layers", "answers")
 
     title = traitlets.Unicode().tag(sync=True, static=True)
     pixels = traitlets.Unicode().tag(sync=True, static=True)

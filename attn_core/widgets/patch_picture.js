@@ -1,27 +1,31 @@
 // What images under attention say and look like: words, pixels, a veil over each patch, outlines.
 
 const TEXT = {
-  images: "Image", image: (i) => `image ${i}`,
-  queries: "Query", classToken: "class token", patch: (r) => `patch ${r}`,
-  ofClassToken: "The class token", ofPatch: (r) => `Patch ${r}`,
-  play: "Play", pause: "Pause", step: "Next word",
-  layer: "layer", layerOf: (name, i, last) => `${name}, layer ${i} of 0 to ${last}`,
-  heads: "This query in each head", mean: "mean", head: (h) => `head ${h}`,
-  grid: "Patches, row by row",
-  place: (r, row, column) => `patch ${r} (row ${row}, column ${column})`,
-  quoted: (word) => `“${word}”`,
+  images: say("Image"), image: (i) => say("image {i}", { i }),
+  queries: say("Query"), classToken: say("class token"), patch: (patch) => say("patch {patch}", { patch }),
+  ofClassToken: say("The class token"), ofPatch: (patch) => say("Patch {patch}", { patch }), // a query in a sentence
+  play: say("Play"), pause: say("Pause"), step: say("Next word"),
+  layer: say("layer"), layerOf: (name, layer, last) => say("{name}, layer {layer} of 0 to {last}", { name, layer, last }),
+  heads: say("This query in each head"), mean: say("mean"), head: (head) => say("head {head}", { head }),
+  grid: say("Patches, row by row"),
+  place: (patch, row, column) => say("patch {patch} (row {row}, column {column})", { patch, row, column }),
+  quoted: (word) => say("“{word}”", { word }),
   percent: (share) => `${(100 * share).toFixed(1)}\u00a0%`,
   tag: (weight, rank) => `${weight} · #${rank}`,
-  reads: (query, place, weight, rank, all) => `${query} → ${place}: weight ${weight}, rank ${rank} of ${all}.`,
+  reads: (query, place, weight, rank, all) =>
+    say("{query} → {place}: weight {weight}, rank {rank} of {all}.", { query, place, weight, rank, all }),
   greatest: (query, list) =>
-    `${query} looks most at ${list.length > 1 ? "patches" : "patch"} ${list.join(", ")}.`,
+    list.length > 1
+      ? say("{query} looks most at patches {patches}.", { query, patches: list.join(", ") })
+      : say("{query} looks most at patch {patch}.", { query, patch: list[0] }),
   entry: (r, weight) => `${r}\u00a0(${weight})`,
-  alike: (query, count, all, weight) => `${query} gives ${count} of ${all} patches its greatest weight, ${weight}.`,
-  nothing: (query) => `${query} gives the patches no weight.`,
-  together: (share) => `All patches together: ${share}\u00a0%.`,
-  hint: "Point at a patch, or walk over the patches with the arrow keys.",
-  choose: " A click or Enter makes it the query.",
-  zero: "0", most: "greatest weights", asking: "the query",
+  alike: (query, count, all, weight) =>
+    say("{query} gives {count} of {all} patches its greatest weight, {weight}.", { query, count, all, weight }),
+  nothing: (query) => say("{query} gives the patches no weight.", { query }),
+  together: (share) => say("All patches together: {share}\u00a0%.", { share }),
+  hint: say("Point at a patch, or walk over the patches with the arrow keys."),
+  choose: say("A click or Enter makes it the query."),
+  zero: "0", most: say("greatest weights"), asking: say("the query"),
 };
 
 // As in patch_attention.py. The picture is the same on light and dark pages, and so is what is drawn on it.

@@ -1,85 +1,131 @@
 // What attention patterns say for themselves: names, rows in sentences, counts and sizes.
 
 const grouped = (value) => value.toLocaleString("en-US");
-
-const TEXT = {
-  title: "Which pairs are looked at",
-  patterns: "Pattern",
-  full: "Full attention", window: "Sliding window", global: "Window + global tokens", hash: "Hashed buckets",
-  slots: "Learned slots",
-  under: { full: "all pairs", window: "the nearest", global: "Longformer", hash: "Reformer", slots: "Linformer" },
-  n: "length n", near: "tokens on each side", dilation: "dilation", global_tokens: "global tokens", // the sliders
-  num_buckets: "buckets", bucket_size: "chunk (bucket size)", rounds: "rounds", many: "slots k",
-  causal: "causal",
-  never: {
-    global: "never causal: a global token reads all tokens, later ones too",
-    slots: "never causal: each slot mixes all keys, later ones too",
-  },
-  matrix: (pairs, all) => `Pairs read: ${grouped(pairs)} of ${grouped(all)}`,
-  slotMatrix: (n, slots) => `Queries by slots: ${n} × ${slots} = ${grouped(n * slots)} scores`,
-  share: (pairs, all) => ` (${percent(pairs / all)})`,
-  grid: "Queries, row by row",
-  down: "query ↓", keys: "key →", slotAxis: "slot →", square: "n × n: never computed",
-  legend: {
-    all: "read", near: "in the window", global: "global row or column", bucket: "in one bucket, in its colour",
-    alone: "alone: reads itself", missed: "missed: heavy in full attention", slot: "a mixture of all keys",
-  },
-  hint: "Point at a row, or walk through the rows with the arrow keys.",
-  all: (i, keys, n) => `Query ${i} reads ${keys}: ${n} of ${n}.`,
-  some: (i, keys, count, n) => `Query ${i} reads ${keys}: ${count} of ${n}.`,
-  globalRow: (i, n) => `Query ${i} is a global token and reads all keys: ${n} of ${n}.`,
-  key: "key", keysOf: "keys", shared: "global token", sharedMany: "global tokens",
-  lone: (i, buckets, n) => `Query ${i} (${buckets}) meets no other token, so it reads itself: 1 of ${n}.`,
-  first: (i, buckets, n) => `Query ${i} (${buckets}) has no token before it, and reads itself: 1 of ${n}.`,
-  hashed: (i, buckets, keys, count, n, held) =>
-    `Query ${i} (${buckets}) reads ${keys}: ${count} of ${n}, with ${held} of its weight in full attention.`,
-  bucket: (buckets) => (buckets.length === 1 ? `bucket ${buckets[0]}` : `buckets ${buckets.join(", ")}`),
-  mixed: (i, k, n) =>
-    `Query ${i} reads ${k === 1 ? "slot 0" : `slots 0 to ${k - 1}`}, each a mixture of all ${n} keys.`,
-  steps: (first, last, step) => `${first} to ${last} in steps of ${step}`,
-  others: (count) => `${count} others`,
-  circle: "The tokens on a circle, cut into buckets",
-  circleSaid: (rounds, buckets, chunk) =>
-    `Each ring is a round: the circle, turned at random, cut into ${buckets} buckets. Then the tokens are sorted by ` +
-    `bucket, and cut into chunks of ${chunk}; a query meets its bucket in its own chunk and the one before.`,
-  causalSaid: (rounds, buckets, chunk) =>
-    `Each ring is a round: the circle, turned at random, cut into ${buckets} buckets. Then the tokens are sorted by ` +
-    `bucket; a query meets the last ${chunk} before it in its own.`,
-  round: (k) => `round ${k}, sorted`,
-  again: "Draw other hashes",
-  seed: (seed) => `seed ${seed}`,
-  held: (share, missed) =>
-    `Of the weight that full attention gives, the pairs looked at hold ${share} on average. ` +
-    `Missed: ${grouped(missed)} ${missed === 1 ? "pair" : "pairs"} with at least twice the mean weight of the row. ` +
-    `(Full attention here: softmax of ${SCALE} · cosine over the other tokens.)`,
-  cost: "What it costs: scores computed",
-  table: "Scores computed, at the length shown and at a long one",
-  scores: "scores", part: "share of n²", bytes: "as float32",
-  from: (n, causal) =>
-    `Fewer scores than ${causal ? "causal " : ""}full attention from n\u00a0=\u00a0${grouped(n)} on.`,
-  nowhere: `No fewer scores than full attention up to n\u00a0=\u00a0${grouped(65_536)}.`,
-  itself: "All others are measured against it.",
-  honest: {
-    full: "A count of scores is not a time.",
-    window: "A count of scores is not a time: rows of neighbours must still be cut into tiles.",
-    global:
-      "A count of scores is not a time: the window is cut into tiles, and global tokens have projections of their own.",
-    hash:
-      "Counted are both chunks of each token and round, tokens of other buckets too. A count of scores is not " +
-      "a time: hashing and sorting come on top.",
-    slots: "A count of scores is not a time: mixing the keys and the values into slots comes on top.",
-  },
-  chart: "Scores over the length n, both axes by powers",
-  charted: (name, count, n) => `${TEXT.chart}. ${name}: ${count} at ${n}.`,
-  axes: ["length n →", "↑ scores"],
-  notCausal: (name) => `${name} (not causal)`,
-};
-
 const percent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`;
 
-function bytes(count) {
-  const power = Math.min(3, Math.floor(Math.log2(count) / 10));
-  return `${grouped(Number((count / 1024 ** power).toPrecision(3)))}\u00a0${["B", "KiB", "MiB", "GiB"][power]}`;
+const TEXT = {
+  title: say("Which pairs are looked at"),
+  patterns: say("Pattern"),
+  full: say("Full attention"), window: say("Sliding window"), global: say("Window + global tokens"),
+  hash: say("Hashed buckets"), slots: say("Learned slots"),
+  under: {
+    full: say("all pairs"), window: say("the nearest"), global: say("Longformer"), hash: say("Reformer"),
+    slots: say("Linformer"),
+  },
+  // The sliders.
+  n: say("length n"), near: say("tokens on each side"), dilation: say("dilation"), global_tokens: say("global tokens"),
+  num_buckets: say("buckets"), bucket_size: say("chunk (bucket size)"), rounds: say("rounds"), many: say("slots k"),
+  causal: say("causal"),
+  never: {
+    global: say("never causal: a global token reads all tokens, later ones too"),
+    slots: say("never causal: each slot mixes all keys, later ones too"),
+  },
+  matrix: (pairs, all) => {
+    const values = { pairs: grouped(pairs), all: grouped(all), share: percent(pairs / all) };
+    return say("Pairs read: {pairs} of {all} ({share})", values);
+  },
+  slotMatrix: (n, slots) =>
+    say("Queries by slots: {n} × {slots} = {scores} scores", { n, slots, scores: grouped(n * slots) }),
+  grid: say("Queries, row by row"),
+  down: say("query ↓"), keys: say("key →"), slotAxis: say("slot →"), square: say("n × n: never computed"),
+  legend: {
+    all: say("read"), near: say("in the window"), global: say("global row or column"),
+    bucket: say("in one bucket, in its colour"), alone: say("alone: reads itself"),
+    missed: say("missed: heavy in full attention"), slot: say("a mixture of all keys"),
+  },
+  // A row of the matrix: which keys its query reads, and how many of all. `one` where a single key is listed.
+  globalRow: (query, all) => say("Query {query} is a global token and reads all keys: {all} of {all}.", { query, all }),
+  some: (values, one) =>
+    one
+      ? say("Query {query} reads key {keys}: {count} of {all}.", values)
+      : say("Query {query} reads keys {keys}: {count} of {all}.", values),
+  withOneGlobal: (values, one) =>
+    one
+      ? say("Query {query} reads key {keys} and the global token {shared}: {count} of {all}.", values)
+      : say("Query {query} reads keys {keys} and the global token {shared}: {count} of {all}.", values),
+  withGlobals: (values, one) =>
+    one
+      ? say("Query {query} reads key {keys} and the global tokens {shared}: {count} of {all}.", values)
+      : say("Query {query} reads keys {keys} and the global tokens {shared}: {count} of {all}.", values),
+  lone: (values) =>
+    say("Query {query} ({buckets}) meets no other token, so it reads itself: 1 of {all}.", values),
+  first: (values) =>
+    say("Query {query} ({buckets}) has no token before it, and reads itself: 1 of {all}.", values),
+  hashed: (values, one) =>
+    one
+      ? say(
+          "Query {query} ({buckets}) reads key {keys}: {count} of {all}, with {held} of its weight in full attention.",
+          values,
+        )
+      : say(
+          "Query {query} ({buckets}) reads keys {keys}: {count} of {all}, with {held} of its weight in full attention.",
+          values,
+        ),
+  bucket: (buckets) =>
+    buckets.length === 1
+      ? say("bucket {bucket}", { bucket: buckets[0] })
+      : say("buckets {buckets}", { buckets: buckets.join(", ") }),
+  mixed: (query, slots, all) =>
+    slots === 1
+      ? say("Query {query} reads slot 0, each a mixture of all {all} keys.", { query, all })
+      : say("Query {query} reads slots 0 to {last}, each a mixture of all {all} keys.", { query, last: slots - 1, all }),
+  run: (first, last) => say("{first} to {last}", { first, last }),
+  steps: (first, last, step) => say("{first} to {last} in steps of {step}", { first, last, step }),
+  others: (keys, count) => say("{keys} and {count} others", { keys, count }),
+  circle: say("The tokens on a circle, cut into buckets"),
+  ring: (buckets) => say("Each ring is a round: the circle, turned at random, cut into {buckets} buckets.", { buckets }),
+  sorted: (chunk) =>
+    say(
+      "Then the tokens are sorted by bucket, and cut into chunks of {chunk}; a query meets its bucket in its own chunk and the one before.",
+      { chunk },
+    ),
+  sortedCausal: (chunk) =>
+    say("Then the tokens are sorted by bucket; a query meets the last {chunk} before it in its own.", { chunk }),
+  round: (k) => say("round {k}, sorted", { k }),
+  again: say("Draw other hashes"),
+  seed: (seed) => say("seed {seed}", { seed }),
+  held: (share) =>
+    say("Of the weight that full attention gives, the pairs looked at hold {share} on average.", { share }),
+  missed: (count) =>
+    count === 1
+      ? say("Missed: 1 pair with at least twice the mean weight of the row.")
+      : say("Missed: {count} pairs with at least twice the mean weight of the row.", { count: grouped(count) }),
+  measure: say("(Full attention here: softmax of {scale} · cosine over the other tokens.)", { scale: SCALE }),
+  cost: say("What it costs: scores computed"),
+  table: say("Scores computed, at the length shown and at a long one"),
+  scores: say("scores"), part: say("share of n²"), bytes: say("as float32"),
+  from: (length, causal) => {
+    const n = grouped(length);
+    return causal
+      ? say("Fewer scores than causal full attention from n\u00a0=\u00a0{n} on.", { n })
+      : say("Fewer scores than full attention from n\u00a0=\u00a0{n} on.", { n });
+  },
+  nowhere: say("No fewer scores than full attention up to n\u00a0=\u00a0{n}.", { n: grouped(LONGEST) }),
+  itself: say("All others are measured against it."),
+  honest: {
+    full: say("A count of scores is not a time."),
+    window: say("A count of scores is not a time: rows of neighbours must still be cut into tiles."),
+    global: say(
+      "A count of scores is not a time: the window is cut into tiles, and global tokens have projections of their own.",
+    ),
+    hash: [
+      say("Counted are both chunks of each token and round, tokens of other buckets too."),
+      say("A count of scores is not a time: hashing and sorting come on top."),
+    ].join(" "),
+    slots: say("A count of scores is not a time: mixing the keys and the values into slots comes on top."),
+  },
+  charted: (name, count, n) =>
+    say("Scores over the length n, both axes by powers. {name}: {count} at {n}.", { name, count, n }),
+  axes: [say("length n →"), say("↑ scores")],
+  notCausal: (name) => say("{name} (not causal)", { name }),
+};
+
+function bytes(size) {
+  const power = Math.min(3, Math.floor(Math.log2(size) / 10));
+  const count = grouped(Number((size / 1024 ** power).toPrecision(3)));
+  if (power === 0) return say("{count}\u00a0B", { count });
+  if (power === 1) return say("{count}\u00a0KiB", { count });
+  return power === 2 ? say("{count}\u00a0MiB", { count }) : say("{count}\u00a0GiB", { count });
 }
 
 // Numbers in words: runs, or even steps, and of many only the first.
@@ -92,11 +138,11 @@ function list(numbers) {
     if (runs.at(-1)?.at(-1) === number - 1) runs.at(-1).push(number);
     else runs.push([number]);
   }
-  const short = (run) => (run.length > 2 ? [[`${run[0]} to ${run.at(-1)}`, run.length]] : run.map((k) => [k, 1]));
+  const short = (run) => (run.length > 2 ? [[TEXT.run(run[0], run.at(-1)), run.length]] : run.map((k) => [k, 1]));
   const said = runs.flatMap(short);
   if (said.length < 12) return said.map(([text]) => text).join(", ");
   const rest = said.slice(10).reduce((count, [, size]) => count + size, 0);
-  return `${said.slice(0, 10).map(([text]) => text).join(", ")} and ${TEXT.others(rest)}`;
+  return TEXT.others(said.slice(0, 10).map(([text]) => text).join(", "), rest);
 }
 
 // A row in a sentence.
@@ -105,12 +151,11 @@ function sentence({ pattern, n, slots, global_tokens: shared, causal }, { why, c
   if (pattern === "global" && i < shared) return TEXT.globalRow(i, n);
   const row = why.subarray(i * columns, (i + 1) * columns);
   const those = (wanted) => [...row.keys()].filter((j) => wanted(row[j]));
-  const said = (keys, one, many) => (keys.length ? [`${keys.length === 1 ? one : many} ${list(keys)}`] : []);
-  const [seen, global] = [those((code) => code !== UNREAD), those((code) => code === GLOBAL)];
-  const keys = said(those((code) => code !== UNREAD && code !== GLOBAL), TEXT.key, TEXT.keysOf);
-  const all = [...keys, ...said(global, `the ${TEXT.shared}`, `the ${TEXT.sharedMany}`)].join(" and ");
-  if (pattern !== "hash") return TEXT.some(i, all, seen.length, n);
-  const buckets = TEXT.bucket(rounds.map((round) => round.buckets[i]));
-  if (row[i] === ALONE) return (causal && i === 0 ? TEXT.first : TEXT.lone)(i, buckets, n);
-  return TEXT.hashed(i, buckets, all, seen.length, n, percent(held[i]));
+  const [global, keys] = [those((code) => code === GLOBAL), those((code) => code !== UNREAD && code !== GLOBAL)];
+  const values = { query: i, keys: list(keys), shared: list(global), count: global.length + keys.length, all: n };
+  const how = global.length === 0 ? TEXT.some : global.length === 1 ? TEXT.withOneGlobal : TEXT.withGlobals;
+  if (pattern !== "hash") return how(values, keys.length === 1);
+  values.buckets = TEXT.bucket(rounds.map((round) => round.buckets[i]));
+  if (row[i] === ALONE) return (causal && i === 0 ? TEXT.first : TEXT.lone)(values);
+  return TEXT.hashed({ ...values, held: percent(held[i]) }, keys.length === 1);
 }

@@ -2,33 +2,36 @@
 // products of its rows.
 
 const TEXT = {
-  title: "Sinusoidal positions",
-  sine: "sine", cosine: "cosine", first: "i", second: "i + δ", // what the marks are
-  dim: "size d", length: "length n", base: "base", // the sliders
-  position: "position i", offset: "offset δ", pair: "pair j",
-  matrix: "The matrix PE, row by row",
-  circle: (j) => `Pair ${j} on the unit circle`,
-  curves: (j) => `Pair ${j} over position`,
-  products: "p(i) · p(i + δ) over offset δ",
-  down: "position ↓", dimensions: "dimension →", positions: "position →", offsets: "offset δ →", // axes
-  sines: "sine →", cosines: "↑ cosine",
-  column: (c) => `column ${c}`,
-  value: "value",
-  rotation: "rotation",
-  grid: "The matrix PE: a row for each position, a column for each dimension",
-  cell: (i, c, wave, omega, value, length) =>
-    `PE[${i}, ${c}] = ${wave}(${omega} · ${i}) = ${value}; wavelength ${length}\u00a0positions`,
-  turn: (omega, delta, angle, size) =>
-    `ω·δ = ${omega} · ${delta} = ${angle} rad (${size}). Move i: both points turn, the angle stays the same.`,
-  degrees: (number) => `${number}°`,
-  turns: (number) => `${number} turns`,
-  alone: (c) =>
-    `Column ${c} is the last of an odd size: a sine without a partner. It moves on a line; no rotation shifts it.`,
-  outside: (i) => ` Position ${i} is outside the matrix.`,
-  frequency: (omega, length) => `ω = ${omega} rad per position: a turn takes ${length}\u00a0positions.`,
+  title: say("Sinusoidal positions"),
+  sine: say("sine"), cosine: say("cosine"), first: "i", second: "i + δ", // what the marks are
+  dim: say("size d"), length: say("length n"), base: say("base"), // the sliders
+  position: say("position i"), offset: say("offset δ"), pair: say("pair j"),
+  matrix: say("The matrix PE, row by row"),
+  circle: (j) => say("Pair {j} on the unit circle", { j }),
+  curves: (j) => say("Pair {j} over position", { j }),
+  products: say("p(i) · p(i + δ) over offset δ"),
+  down: say("position ↓"), dimensions: say("dimension →"), positions: say("position →"), // axes
+  offsets: say("offset δ →"), sines: say("sine →"), cosines: say("↑ cosine"),
+  column: (c) => say("column {c}", { c }),
+  upTo: (greatest) => say("{greatest} value", { greatest }),
+  rotation: say("rotation"),
+  grid: say("The matrix PE: a row for each position, a column for each dimension"),
+  cell: (i, c, wave, omega, value, length) => {
+    const values = { i, c, wave, omega, value, length };
+    return say("PE[{i}, {c}] = {wave}({omega} · {i}) = {value}; wavelength {length}\u00a0positions", values);
+  },
+  degrees: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size}°).", values),
+  turns: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size} turns).", values),
+  steady: say("Move i: both points turn, the angle stays the same."),
+  alone: (c) => say("Column {c} is the last of an odd size: a sine without a partner.", { c }),
+  line: say("It moves on a line; no rotation shifts it."),
+  outside: (i) => say("Position {i} is outside the matrix.", { i }),
+  frequency: (omega, length) =>
+    say("ω = {omega} rad per position: a turn takes {length}\u00a0positions.", { omega, length }),
   product: (i, k, value) => `p(${i}) · p(${k}) = ${value}.`,
-  level: " It depends on δ alone: move i, and the curve stays.",
-  uneven: " The last sine of an odd size has no partner: the curve moves with i.",
+  level: say("It depends on δ alone: move i, and the curve stays."),
+  uneven: say("The last sine of an odd size has no partner: the curve moves with i."),
+  drawing: (name, said) => say("{name}. {said}", { name, said }),
 };
 
 const LIMITS = { dim: [2, 256], length: [8, 256], base: [2, 100_000] };
@@ -155,7 +158,7 @@ function render({ model, el }) {
   matrix.drawing.setAttribute("role", "none");
   matrix.drawing.setAttribute("aria-hidden", true);
   matrix.plot.append(area);
-  matrix.note.append(keyed("−1", make("span", { class: "attn-ramp" }), `1 ${TEXT.value}`), read);
+  matrix.note.append(keyed("−1", make("span", { class: "attn-ramp" }), TEXT.upTo(1)), read);
   const [after, rotation, before] = ["attn-bracket", "attn-bracket attn-square", "attn-bracket"].map((name, k) => {
     const cells = Array.from({ length: k === 1 ? 4 : 2 }, () => make("span"));
     return { cells, box: make("div", { class: name }, ...cells), under: make("span", { class: "attn-under" }) };
@@ -267,9 +270,11 @@ function render({ model, el }) {
       text(x(a), y(b) + 4, TEXT[name], "middle", "attn-point");
     }
     const turns = angle / TURN;
-    const size = Math.abs(turns) < 1 ? TEXT.degrees(fixed(360 * turns, 1)) : TEXT.turns(fixed(turns, 2));
-    const said = paired ? TEXT.turn(short(omega), fixed(offset), fixed(angle, 3), size) : TEXT.alone(start);
-    label(circle, TEXT.circle(start / 2), said + (seen ? "" : TEXT.outside(fixed(second))));
+    const [size, turned] = Math.abs(turns) < 1 ? [fixed(360 * turns, 1), TEXT.degrees] : [fixed(turns, 2), TEXT.turns];
+    const values = { omega: short(omega), delta: fixed(offset), angle: fixed(angle, 3), size };
+    const said = paired ? [turned(values), TEXT.steady] : [TEXT.alone(start), TEXT.line];
+    if (!seen) said.push(TEXT.outside(fixed(second)));
+    label(circle, TEXT.circle(start / 2), said.join(" "));
     equation.style.visibility = paired ? "" : "hidden";
     if (paired) equate(start, angle, position, second);
   }
@@ -327,14 +332,14 @@ function render({ model, el }) {
     path(reach.map((v) => [offset, v]), "attn-guide attn-offset");
     dot(offset, value, "attn-first attn-offset");
     const said = TEXT.product(position, fixed(second), fixed(value, 3));
-    label(products, TEXT.products, said + (dim % 2 ? TEXT.uneven : TEXT.level));
+    label(products, TEXT.products, `${said} ${dim % 2 ? TEXT.uneven : TEXT.level}`);
     products.note.dataset.value = value;
   }
 
   function label({ head, note, drawing }, name, said) {
     head.textContent = name;
     note.textContent = said;
-    drawing.setAttribute("aria-label", `${name}. ${said}`);
+    drawing.setAttribute("aria-label", TEXT.drawing(name, said));
   }
 
   function sentence(i, c) {

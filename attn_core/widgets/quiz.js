@@ -1,17 +1,17 @@
 // Questions with options: the reader chooses one and commits, and only then sees which is right, and why.
 
 const TEXT = {
-  title: "Quiz",
-  commit: "Commit",
-  committed: "Committed",
-  right: "Right.",
-  wrong: "Wrong.",
-  rightOption: "The right option:",
-  yours: "your choice, right",
-  mistaken: "your choice, wrong",
-  other: "right",
-  status: (answered, all, right) => `${answered} of ${all} answered, ${right} right.`,
-  again: "Start again",
+  title: say("Quiz"),
+  commit: say("Commit"),
+  committed: say("Committed"),
+  right: say("Right."),
+  wrong: say("Wrong."),
+  rightOption: say("The right option:"),
+  yours: say("your choice, right"),
+  mistaken: say("your choice, wrong"),
+  other: say("right"),
+  status: (answered, all, right) => say("{answered} of {all} answered, {right} right.", { answered, all, right }),
+  again: say("Start again"),
 };
 
 function make(tag, attributes = {}, ...children) {
@@ -21,8 +21,8 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// What stands between backticks is code; all else is text, whatever it looks like.
-const written = (text) => text.split(/`([^`]+)`/).map((part, i) => (i % 2 ? make("code", {}, part) : part));
+// What the quiz was given, in the page's words. Between backticks is code; all else is text, whatever it looks like.
+const written = (text) => say(text).split(/`([^`]+)`/).map((part, i) => (i % 2 ? make("code", {}, part) : part));
 
 function render({ model, el }) {
   const questions = model.get("questions");

@@ -31,6 +31,7 @@ class Quiz(StaticWidget):
 
     _esm = read_module("quiz.js")
     _css = read_style("quiz.css")
+    _said = ("questions",)
 
     questions: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True, static=True)
 

@@ -1,43 +1,58 @@
 // Online softmax on the reader's own numbers: what is said of them, how they are read and written, and the steps.
 
 const TEXT = {
-  title: "Online softmax, step by step",
-  scores: "scores x", values: "values v", tile: "tile size", step: "step", // what the reader sets
-  first: "First", back: "Back", next: "Next tile", last: "Last", moves: "Steps",
-  position: (step, tiles) => `${step} of ${tiles}`,
-  wrong: (name, what) => `${name}: ${what}`,
-  kept: " Shown are the last numbers that fit.",
-  none: "expected a number at least.",
-  unread: (text, k) => `“${text}”, the ${ordinal(k)} entry, is not a number.`,
-  beyond: (text, k) => `${text}, the ${ordinal(k)} entry, is not between −1000 and 1000.`,
-  many: (count) => `${count} numbers; there is room for 24.`,
-  uneven: (count, scores) => `${count} for ${scores} scores; each score needs a value.`,
-  cells: "The scores, tile by tile",
-  group: (k) => `tile ${k}`,
+  title: say("Online softmax, step by step"),
+  // What the reader sets.
+  scores: say("scores x"), values: say("values v"), tile: say("tile size"), step: say("step"),
+  first: say("First"), back: say("Back"), next: say("Next tile"), last: say("Last"), moves: say("Steps"),
+  position: (step, tiles) => say("{step} of {tiles}", { step, tiles }),
+  wrong: (name, what) => say("{name}: {what}", { name, what }),
+  kept: say("Shown are the last numbers that fit."),
+  none: say("expected a number at least."),
+  unread: (text, k) => say("“{text}”, the {place} entry, is not a number.", { text, place: ordinal(k) }),
+  beyond: (text, k) => say("{text}, the {place} entry, is not between −1000 and 1000.", { text, place: ordinal(k) }),
+  many: (count) => say("{count} numbers; there is room for 24.", { count }),
+  uneven: (count, scores) => say("{count} for {scores} scores; each score needs a value.", { count, scores }),
+  group: (k) => say("tile {k}", { k }),
   score: "x", value: "v", height: "eˣ⁻ᵐ",
-  cell: (x, v, weight) => `score ${x}, value ${v}${weight === null ? ", not read yet" : `, e^(x − m) = ${weight}`}`,
+  unreadCell: (x, v) => say("score {x}, value {v}, not read yet", { x, v }),
+  cell: (x, v, weight) => say("score {x}, value {v}, e^(x − m) = {weight}", { x, v, weight }),
   highest: "m", undefined: "–",
-  now: "read in this step", old: "read before", coming: "to come", ghost: "height before this step",
-  start: (size) => `Nothing is read yet: no maximum, and both sums are 0. “${TEXT.next}” reads the first ${size}.`,
-  begin: (m) => `The first tile: its maximum is ${m}, and there is nothing yet to correct.`,
-  rises: (from, to, factor) =>
-    `The maximum rises from ${from} to ${to}: both sums so far shrink by the factor c = ${factor}, then the tile is added.`,
-  stays: (m) => `The maximum stays ${m}: the sums so far need no correction (c = 1), and the tile is added.`,
-  done: " All scores are read: o / ℓ is the output.",
-  kinds: "What is kept, before and after this step",
-  maximum: "maximum", factor: "factor", total: "sum", weighted: "weighted sum", output: "output so far",
-  table: "The steps so far",
-  columns: ["step", "scores", "m", "c", "ℓ", "o", "o / ℓ"],
+  now: say("read in this step"), old: say("read before"), coming: say("to come"),
+  ghost: say("height before this step"),
+  start: (size) => {
+    const values = { next: TEXT.next, size };
+    return say("Nothing is read yet: no maximum, and both sums are 0. “{next}” reads the first {size}.", values);
+  },
+  begin: (m) => say("The first tile: its maximum is {m}, and there is nothing yet to correct.", { m }),
+  rises: (from, to, factor) => {
+    const values = { from, to, factor };
+    return say(
+      "The maximum rises from {from} to {to}: both sums so far shrink by the factor c = {factor}, then the tile is added.",
+      values,
+    );
+  },
+  stays: (m) =>
+    say("The maximum stays {m}: the sums so far need no correction (c = 1), and the tile is added.", { m }),
+  done: say("All scores are read: o / ℓ is the output."),
+  kinds: say("What is kept, before and after this step"),
+  maximum: say("maximum"), factor: say("factor"), total: say("sum"), weighted: say("weighted sum"),
+  output: say("output so far"),
+  table: say("The steps so far"),
+  columns: [say("step"), say("scores"), "m", "c", "ℓ", "o", "o / ℓ"],
   range: (first, end) => (first === end ? `${first}` : `${first}–${end}`),
-  check: "Check: softmax in one go",
-  online: "online, tile by tile", whole: "all scores at once", difference: "difference",
-  later: "After the last tile, the output is compared with that of softmax over all scores at once.",
-  naive: "Without the maximum, in float32",
-  sums: (total, weighted, output) => `Σ eˣ = ${total} and Σ eˣ·v = ${weighted} give ${output}. `,
-  works: "For these scores that is right. Add 100 to each: softmax stays the same, and this does not.",
-  over: "eˣ is beyond the greatest float32, 3.4 × 10³⁸, for x above 88.7; less the maximum, no power exceeds e⁰ = 1.",
-  under: "eˣ is too small for float32 here and is rounded off; less the maximum, the greatest power is e⁰ = 1.",
-  shift: (by) => `${by} to every score`,
+  check: say("Check: softmax in one go"),
+  online: say("online, tile by tile"), whole: say("all scores at once"), difference: say("difference"),
+  later: say("After the last tile, the output is compared with that of softmax over all scores at once."),
+  naive: say("Without the maximum, in float32"),
+  sums: (total, weighted, output) =>
+    say("Σ eˣ = {total} and Σ eˣ·v = {weighted} give {output}.", { total, weighted, output }),
+  works: say("For these scores that is right. Add 100 to each: softmax stays the same, and this does not."),
+  over: say(
+    "eˣ is beyond the greatest float32, 3.4 × 10³⁸, for x above 88.7; less the maximum, no power exceeds e⁰ = 1.",
+  ),
+  under: say("eˣ is too small for float32 here and is rounded off; less the maximum, the greatest power is e⁰ = 1."),
+  shift: (by) => say("{by} to every score", { by }),
 };
 
 const MOST = 24;
@@ -45,7 +60,14 @@ const LIMIT = 1000;
 const ROWS = ["scores", "values"];
 const TRAITS = [...ROWS, "tile", "step"];
 
-const ordinal = (k) => `${k}${k > 3 && k < 21 ? "th" : (["th", "st", "nd", "rd"][k % 10] ?? "th")}`;
+// English needs four forms up to the 24th.
+function ordinal(k) {
+  const last = k > 3 && k < 21 ? 0 : k % 10;
+  if (last === 1) return say("{k}st", { k });
+  if (last === 2) return say("{k}nd", { k });
+  return last === 3 ? say("{k}rd", { k }) : say("{k}th", { k });
+}
+
 const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
 const plain = (value) => (Number.isFinite(value) ? minus(String(Number(value.toFixed(3)))) : "−∞");
 const inner = (value, text = plain) => (value < 0 ? `(${text(value)})` : text(value));

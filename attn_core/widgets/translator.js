@@ -202,8 +202,7 @@ function render({ model, el }) {
   function drawFacts() {
     const count = found.tokens.length;
     const mean = found.logProbs.reduce((sum, one) => sum + one, 0) / found.logProbs.length;
-    const time = took < 1 ? TEXT.little : TEXT.time(took);
-    const parts = [TEXT.took(count, time), TEXT.likely(mean.toFixed(3).replace("-", "−"))];
+    const parts = [TEXT.took(count, took), TEXT.likely(mean.toFixed(3).replace("-", "−"))];
     if (!found.finished) parts.push(TEXT.cut(count));
     const isWhole = revealed === written.length;
     facts.textContent = isWhole ? parts.join(" ") : "";
@@ -230,7 +229,7 @@ function render({ model, el }) {
     drawSettings();
     map.draw(weights, revealed, top, ramp.map((bytes) => `rgb(${bytes.slice(0, 3)})`));
     heads.draw(weightsOf, revealed, settings.off, settings.view, ramp);
-    scale.textContent = `${hundredths(top)} ${TEXT.weight}`;
+    scale.textContent = TEXT.greatest(hundredths(top));
     read(null);
   }
 

@@ -1,44 +1,55 @@
 // What the translator says, how it writes numbers, and how a sentence becomes words.
 
 const TEXT = {
-  title: "A translator that runs in this page",
-  kinds: { bahdanau: "recurrent, with Bahdanau’s attention", transformer: "Transformer" },
-  sentence: "Sentence", translate: "Translate", step: "Next word", samples: "or try",
-  sample: (words) => words,
-  suggestions: "Words that begin so",
-  unknown: (words, count) =>
-    `${words.map((word) => `“${word}”`).join(", ")} ${words.length > 1 ? "are" : "is"} not among the ${count} words ` +
-    "that this model knows.",
-  earlier: (sentence) => `Below: the translation of “${sentence}”.`,
-  translation: "The translation: Enter shows what else the model considered",
+  title: say("A translator that runs in this page"),
+  kinds: { bahdanau: say("recurrent, with Bahdanau’s attention"), transformer: say("Transformer") },
+  sentence: say("Sentence"), translate: say("Translate"), step: say("Next word"), samples: say("or try"),
+  suggestions: say("Words that begin so"),
+  unknown: (words, count) => {
+    const values = { words: words.map((word) => say("“{word}”", { word })).join(", "), count };
+    return words.length > 1
+      ? say("{words} are not among the {count} words that this model knows.", values)
+      : say("{words} is not among the {count} words that this model knows.", values);
+  },
+  earlier: (sentence) => say("Below: the translation of “{sentence}”.", { sentence }),
+  translation: say("The translation: Enter shows what else the model considered"),
   word: (word, share, tags) => [word, share, ...tags].join(", "),
-  forced: "forced", end: "<eos>",
-  spoken: (words) => `Translation: ${words}`,
-  alternatives: (word) => `The model’s likeliest words in the place of “${word}”. Choose one to go on from there:`,
+  forced: say("forced"),
+  spoken: (words) => say("Translation: {words}", { words }),
+  alternatives: (word) =>
+    say("The model’s likeliest words in the place of “{word}”. Choose one to go on from there:", { word }),
   alternative: (word, share) => `${word}, ${share}`,
-  undo: "Undo what is forced",
-  took: (count, time) => `${count} ${count === 1 ? "word" : "words"} in ${time}.`,
-  little: "less than 1\u00a0ms", time: (ms) => `${Math.round(ms)}\u00a0ms`,
-  likely: (mean) => `Log-probability, mean of its tokens (<eos> counted): ${mean}.`,
-  cut: (count) => `Cut off after ${count} words: no <eos> came.`,
-  map: "Attention: a row for each word of the translation, a column for each word of the sentence",
-  across: "sentence →", down: "translation ↓",
-  hint: "Point at a cell to read its weight; choose a word to force another. The longer its line, the surer the model.",
+  undo: say("Undo what is forced"),
+  took: (count, ms) => {
+    if (ms < 1) {
+      return count === 1 ? say("1 word in less than 1\u00a0ms.") : say("{count} words in less than 1\u00a0ms.", { count });
+    }
+    const values = { count, ms: Math.round(ms) };
+    return count === 1 ? say("1 word in {ms}\u00a0ms.", values) : say("{count} words in {ms}\u00a0ms.", values);
+  },
+  likely: (mean) => say("Log-probability, mean of its tokens (<eos> counted): {mean}.", { mean }),
+  cut: (count) => say("Cut off after {count} words: no <eos> came.", { count }),
+  map: say("Attention: a row for each word of the translation, a column for each word of the sentence"),
+  across: say("sentence →"), down: say("translation ↓"),
+  hint: say(
+    "Point at a cell to read its weight; choose a word to force another. The longer its line, the surer the model.",
+  ),
   reads: (word, weights) => `${word} → ${weights}`,
   looked: (word, weight) => `${word} ${weight}`,
-  weight: "attention weight",
-  heads: "Heads: which map is shown, and which heads are switched on",
-  all: "mean of all", mean: "mean of those on", on: "on", off: "off",
-  show: (name) => `show ${name}`, use: (name) => `${name} on`,
-  beam: "beam size", temperature: "temperature", none: "off", again: "Draw again",
-  drawing: (seed) => `Each word is drawn at random (draw ${seed}).`,
-  search: (size) => `The ${size} likeliest beginnings are kept.`,
-  likeliest: "Each word is the likeliest one.",
-  either: "A search and a draw exclude each other.",
-  widened: "The temperature is off again: a search and a draw exclude each other.",
-  drawn: "The beam size is 1 again: a search and a draw exclude each other.",
+  greatest: (weight) => say("{weight} attention weight", { weight }),
+  heads: say("Heads: which map is shown, and which heads are switched on"),
+  all: say("mean of all"), mean: say("mean of those on"), on: say("on"), off: say("off"),
+  show: (name) => say("show {name}", { name }), use: (name) => say("{name} on", { name }),
+  beam: say("beam size"), temperature: say("temperature"), none: say("off"), again: say("Draw again"),
+  drawing: (seed) => say("Each word is drawn at random (draw {seed}).", { seed }),
+  search: (size) => say("The {size} likeliest beginnings are kept.", { size }),
+  likeliest: say("Each word is the likeliest one."),
+  either: say("A search and a draw exclude each other."),
+  widened: say("The temperature is off again: a search and a draw exclude each other."),
+  drawn: say("The beam size is 1 again: a search and a draw exclude each other."),
 };
 
+// Sentences to try are in the model's language, and stay in it.
 const SAMPLES = [
   "the old king is not hungry .",
   "does the queen often read these letters ?",

@@ -1,0 +1,110 @@
+"""A made-up language, in which every message stands in brackets: `make test-translation`. Nothing is left in English."""
+
+import gettext
+import json
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.book.built_site import ROOT
+
+LOCALE = ROOT / "_build" / "locale" / "xx" / "LC_MESSAGES"
+SITE = ROOT / "_build" / "xx" / "_build" / "html"
+# What the theme makes by itself speaks through the theme's own catalogues.
+PAGES = sorted(p for p in SITE.rglob("*.html") if "_static" not in p.parts and p.stem not in ("search", "genindex", "404"))
+# Code, what it printed, formulas, papers; widgets have tests of their own, in the browser.
+NOT_PROSE = "pre, code, script, style, .cell_output, .math, .attn-static, .headerlink, .citation"
+INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
+# Said by Sphinx and sphinx-exercise, which have catalogues of their own.
+OTHERS = re.compile(r"^(?:(?:Solution to )?Exercise|Fig\.|Table) [\d.]+")
+each = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())
+
+
+def left_behind(html):
+    """The blocks of a page with a word that is not in brackets."""
+    page = BeautifulSoup(html, "lxml")
+    article = page.find("article", class_="bd-article") or page.find("main")
+    for tag in article.select(NOT_PROSE):
+        tag.decompose()
+    found = {}
+    for text in article.find_all(string=re.compile(r"[^\W\d_]{2,}")):
+        block = text.parent
+        while block.name in INLINE:
+            block = block.parent
+        whole = " ".join(block.get_text().split())
+        bare = re.sub(r"⟦.*⟧", "", OTHERS.sub("", whole), flags=re.S)
+        if re.search(r"[^\W\d_]{2,}", bare):
+            found[whole] = None
+    return list(found)
+
+
+def catalogue(name):
+    with (LOCALE / f"{name}.mo").open("rb") as file:
+        return gettext.GNUTranslations(file)._catalog
+
+
+def test_the_site_is_built():
+    assert len(PAGES) > 15, "make test-translation"
+
+
+@each
+def test_no_sentence_is_left_behind(path):
+    assert left_behind(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_page_for_addresses_that_lead_nowhere_is_in_the_other_language():
+    page = BeautifulSoup((SITE / "404.html").read_text(encoding="utf-8"), "lxml")
+    text = page.find("article").get_text().strip()
+    assert text.startswith("⟦") and text.endswith("⟧") and "⟦Page not found⟧" in page.title.get_text()
+
+
+@each
+def test_pictures_are_described_in_the_other_language(path):
+    page = BeautifulSoup(path.read_text(encoding="utf-8"), "lxml")
+    drawings = [image for image in page.select("article img") if not image.find_parent(class_="attn-static")]
+    assert [str(image)[:120] for image in drawings if not image["alt"].startswith("⟦")] == []
+
+
+@each
+def test_widgets_find_their_words_before_they_run(path):
+    page = BeautifulSoup(path.read_text(encoding="utf-8"), "lxml")
+    (words,) = page.select('head script[src*="words.js"]')
+    assert not words.has_attr("defer") and not words.has_attr("async")
+
+
+def test_the_words_of_the_widgets_are_those_of_the_catalogue():
+    text = (SITE / "_static" / "words.js").read_text(encoding="utf-8")
+    words = json.loads(text.removeprefix("globalThis.attentionBookWords = ").removesuffix(";\n"))
+    assert words == {key: value for key, value in catalogue("widgets").items() if key} and len(words) > 400
+    assert all(value == f"⟦{key}⟧" for key, value in words.items())
+
+
+def test_what_stored_widgets_say_is_in_the_catalogue():
+    stored = set()
+    for path in (ROOT / "chapters" / "quizzes").glob("*.json"):
+        for question in json.loads(path.read_text(encoding="utf-8")):
+            stored |= {question["question"], *(o["text"] for o in question["options"]), *(o["why"] for o in question["options"])}
+    known = set(catalogue("widgets"))
+    assert len(stored) > 300 and {text for text in stored if any(map(str.isalpha, text))} <= known
+
+
+def test_drawings_have_their_words_in_the_other_language():
+    drawings = {p.name for p in (ROOT / "chapters" / "figures").glob("*.svg")}
+    shown = [p for p in (SITE / "_images").glob("*.svg") if p.name in drawings]
+    words = [w for p in shown for w in re.findall(r"<text\b[^>]*>([^<]*[^\W\d_]{2,}[^<]*)</text>", p.read_text("utf-8"))]
+    assert len(shown) > 10 and words and all(word.startswith("⟦") for word in words)
+
+
+@pytest.mark.parametrize(
+    "html, left",
+    [
+        ("<p>⟦All <em>of</em> it.⟧</p><pre>code</pre><p>1.2 ⟦Title⟧</p>", []),
+        ("<p>⟦One⟧</p><p>Two words</p>", ["Two words"]),
+        ("<p>⟦One⟧ and more</p>", ["⟦One⟧ and more"]),
+        ("<table><tr><td>cell</td></tr></table>", ["cell"]),
+        ("<p class='admonition-title'>Exercise 1.2 (⟦A bump⟧)</p>", []),
+    ],
+)
+def test_what_is_left_behind_is_found(html, left):
+    assert left_behind(f"<article class='bd-article'>{html}</article>") == left
