@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# Peers that are no library of others': PyTorch's own layers and kernels, and plainer ways of ours.
+PYTORCH = (
+    *("torch scaled_dot_product_attention", "torch nn.MultiheadAttention", "fused kernel, four linear layers"),
+    *("compiled FlexAttention", "gathered, then torch"),
+)
+OURS = ("attention", "explicit", "without a cache", "KVCache and attention")
 README = HERE.parent / "README.md"
 BEGIN, END = "<!-- benchmarks -->\n", "<!-- end of benchmarks -->\n"
 
@@ -30,8 +36,13 @@ class Ratio:
     peer_mib: float
 
     @property
+    def kind(self) -> str:
+        """Whose the peer is."""
+        return "ourselves" if self.peer in OURS else "PyTorch" if self.peer in PYTORCH else "a library"
+
+    @property
     def verdict(self) -> str:
-        """Whether ours is faster, slower, or level within the noise of its rounds."""
+        """Whether ours is faster or slower in most rounds; level where the rounds fell on both sides of 1."""
         return "faster" if self.p10 > 1 else "slower" if self.p90 < 1 else "level"
 
 
@@ -47,9 +58,9 @@ def ratios(folder: Path = HERE / "results") -> list[Ratio]:
 
 
 def pairs(found: list[Ratio]) -> dict[tuple[str, str, str], list[Ratio]]:
-    """The ratios by case, ours and peer."""
+    """The ratios by case, ours and peer; libraries first, then PyTorch, then ourselves."""
     grouped: dict[tuple[str, str, str], list[Ratio]] = {}
-    for one in found:
+    for one in sorted(found, key=lambda one: ("a library", "PyTorch", "ourselves").index(one.kind)):
         grouped.setdefault((one.case, one.ours, one.peer), []).append(one)
     return grouped
 
