@@ -1,4 +1,8 @@
-"""Every number that a page's prose quotes is one that the page printed or set, or has a named source."""
+"""Every number that a page's prose quotes is one that the page printed or set, or has a named source.
+
+The net has holes. A page prints many numbers, and a wrong one may equal one of them by chance; formulas and numbers
+in words are not read. What it catches is what happens most: a run recorded anew, and the sentence about it forgotten.
+"""
 
 import re
 
@@ -24,9 +28,9 @@ NOT_QUOTED = [
     r"\b(?:chapter|section|erratum|errata|table|figure|equation|exercise|page|appendix|algorithm|version|theorem|row|"
     r"Python|Ubuntu|eq\.)s?\s+(?:from\s+)?[A-Z]?[\d.]+(?:(?:,| and| to|–)\s*\d[\d.]*)*",
     r"\b[A-Z]\.\d[\d.]*",
-    r"\b(?:19|20)\d\d\b",
+    r"\b(?:19|20)\d\d\b(?!\s+(?:words|steps|tokens|sentences|pairs|slots|features|weights|examples))",  # years
 ]
-ABOUT = re.compile(r"(?:about|around|nearly|almost|some|roughly|from|over|up to)\s+$", re.IGNORECASE)
+ABOUT = re.compile(r"(?:about|around|nearly|almost|roughly)\s+$", re.IGNORECASE)
 PERCENT = re.compile(r"(?:\s|\u00a0)*(?:%|per cent)|(?:,| and| to| or|–)[^.;]{0,24}%")
 # Numbers that no cell of the page prints, and where each comes from.
 SOURCES = {

@@ -31,11 +31,19 @@ def words(text):
 
 
 def words_of(path):
-    """The words of a page, cell by cell, or of a document."""
+    """The words of a page, captions and alternative texts among them, or of a document."""
     if path.suffix != ".ipynb":
         return words(path.read_text(encoding="utf-8"))
-    cells = [cell for cell in nb.read(path)["cells"] if cell["cell_type"] == "markdown"]
-    return set().union(*(words(nb.text(cell["source"])) for cell in cells))
+    found = set()
+    for cell in nb.read(path)["cells"]:
+        texts = [nb.text(cell["source"])] if cell["cell_type"] == "markdown" else []
+        texts += re.findall(r"^:alt: (.+)$", texts[0], flags=re.M) if texts else []
+        shown = cell["metadata"].get("mystnb", {})
+        texts += [
+            text for part, key in (("image", "alt"), ("figure", "caption")) if (text := shown.get(part, {}).get(key))
+        ]
+        found = found.union(*map(words, texts))
+    return found
 
 
 def unknown(found, dictionary, own):
