@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick gettext book-in linkcheck pdf release serve lab test-gpu test-colab test-translation test-browser \
+.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -97,7 +97,11 @@ pdf: setup  ## print the whole book into _build (needs Chromium)
 	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@$(PY) book/pdf.py
 
-release: book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release
+# Sphinx leaves pages that are no more.
+fresh:
+	@rm -rf _build/html _build/singlehtml _build/.doctrees
+
+release: fresh book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release
 	@$(PY) book/release.py
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)

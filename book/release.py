@@ -14,11 +14,15 @@ import attn_core
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = f"attention-book-{attn_core.__version__}"
+# Of use on a host alone.
+HOST = {"404.html", "sitemap.xml", ".buildinfo", ".nojekyll"}
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # a zip keeps dates, and the same site is to give the same zip
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write a folder into a zip in which all lies in one folder, named as the zip is; the same files, the same bytes.
+    """Write a site into a zip in which all lies in one folder, named as the zip is; the same files, the same bytes.
+
+    What is of use on a host alone is left out.
 
     Raises:
         FileNotFoundError: there is no index.html in it.
@@ -26,7 +30,7 @@ def pack(folder: Path, target: Path) -> None:
     if not (folder / "index.html").is_file():
         raise FileNotFoundError(f"{folder}: expected a built site, got no index.html")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in HOST):
             entry = zipfile.ZipInfo(f"{target.stem}/{path.relative_to(folder).as_posix()}", FIRST_DAY)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16

@@ -127,7 +127,7 @@ def heatmap_html(shown: dict[str, Any]) -> str:
 def complete_single_page(app: Sphinx) -> None:
     """Let the builder of one single page write every kind of node that the site's builder can.
 
-    Sphinx looks for handlers under "html" only where an extension has given none under "singlehtml", and some give a few.
+    Sphinx looks for handlers under "html" only where nothing is under "singlehtml", and an extension puts a few there.
     """
     handlers = app.registry.translation_handlers
     handlers["singlehtml"] = {**handlers.get("html", {}), **handlers.get("singlehtml", {})}

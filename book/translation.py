@@ -1,7 +1,8 @@
-"""The book in another language: what `make gettext` adds to Sphinx's catalogues, and what a translated build takes back.
+"""The book in another language: our part of the catalogues, and what is done with them.
 
-Sphinx extracts the sentences of the pages and puts their translations in. Two kinds of text are beyond it: what the widgets say,
-which lies in their JavaScript and in the state that a cell has stored, the words within our drawings, and the settings' own.
+Sphinx extracts the sentences of the pages and puts their translations in. Some text is beyond it: what the widgets say,
+which lies in their JavaScript and in the state that a cell has stored; the words within our drawings; what the settings
+say to readers.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def recorded_messages() -> Iterator[tuple[str, str]]:
 
 
 def cell_messages() -> Iterator[tuple[str, str]]:
-    """What Sphinx takes into the pages and leaves out of its extraction: the titles of exercises, since it comes after they
-    were numbered, and the alternative text of what cells draw, since it comes without outputs."""
+    """What Sphinx translates and does not extract: titles of exercises, since it extracts after they were numbered, and
+    the alternative text of what cells draw, since it extracts without outputs."""
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             texts = EXERCISE.findall("".join(cell["source"]))
@@ -113,7 +114,7 @@ def catalogue(messages: Iterator[tuple[str, str]]) -> Catalog:
 
 
 def extract_own(folder: Path) -> None:
-    """Write catalogues of our own beside those that Sphinx has written, and what Sphinx leaves out into that of the chapters.
+    """Write our catalogues beside those that Sphinx has written, and what Sphinx leaves out into that of the chapters.
 
     Raises:
         FileNotFoundError: Sphinx has written none there.

@@ -28,10 +28,10 @@ def site(tmp_path):
     return folder
 
 
-def test_the_zip_holds_every_file_in_one_folder(release, site, tmp_path):
+def test_the_zip_holds_in_one_folder_what_is_of_use_without_a_host(release, site, tmp_path):
     release.pack(site, tmp_path / "book-1.zip")
     with zipfile.ZipFile(tmp_path / "book-1.zip") as archive:
-        assert archive.namelist() == ["book-1/.nojekyll", "book-1/chapters/a.html", "book-1/index.html"]
+        assert archive.namelist() == ["book-1/chapters/a.html", "book-1/index.html"]
         archive.extractall(tmp_path / "out")
     assert (tmp_path / "out" / "book-1" / "chapters" / "a.html").read_bytes() == b"\x00\xff"
 

@@ -69,6 +69,10 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def translate_path(self, path):
+        """The page for addresses that lead nowhere names everything by its path on the site's host."""
+        return super().translate_path("/" + path.removeprefix(site.base()) if path.startswith(site.base()) else path)
+
 
 @pytest.fixture(scope="session")
 def address():

@@ -1,4 +1,4 @@
-"""A made-up language, in which every message stands in brackets: `make test-translation`. Nothing is left in English."""
+"""A made-up language, in which every message is in brackets: `make test-translation`. Nothing is left in English."""
 
 import gettext
 import json
@@ -12,7 +12,9 @@ from tests.book.built_site import ROOT
 LOCALE = ROOT / "_build" / "locale" / "xx" / "LC_MESSAGES"
 SITE = ROOT / "_build" / "xx" / "_build" / "html"
 # What the theme makes by itself speaks through the theme's own catalogues.
-PAGES = sorted(p for p in SITE.rglob("*.html") if "_static" not in p.parts and p.stem not in ("search", "genindex", "404"))
+PAGES = sorted(
+    p for p in SITE.rglob("*.html") if "_static" not in p.parts and p.stem not in ("search", "genindex", "404")
+)
 # Code, what it printed, formulas, papers; widgets have tests of their own, in the browser.
 NOT_PROSE = "pre, code, script, style, .cell_output, .math, .attn-static, .headerlink, .citation"
 INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
@@ -84,7 +86,11 @@ def test_what_stored_widgets_say_is_in_the_catalogue():
     stored = set()
     for path in (ROOT / "chapters" / "quizzes").glob("*.json"):
         for question in json.loads(path.read_text(encoding="utf-8")):
-            stored |= {question["question"], *(o["text"] for o in question["options"]), *(o["why"] for o in question["options"])}
+            stored |= {
+                question["question"],
+                *(o["text"] for o in question["options"]),
+                *(o["why"] for o in question["options"]),
+            }
     known = set(catalogue("widgets"))
     assert len(stored) > 300 and {text for text in stored if any(map(str.isalpha, text))} <= known
 
@@ -92,7 +98,9 @@ def test_what_stored_widgets_say_is_in_the_catalogue():
 def test_drawings_have_their_words_in_the_other_language():
     drawings = {p.name for p in (ROOT / "chapters" / "figures").glob("*.svg")}
     shown = [p for p in (SITE / "_images").glob("*.svg") if p.name in drawings]
-    words = [w for p in shown for w in re.findall(r"<text\b[^>]*>([^<]*[^\W\d_]{2,}[^<]*)</text>", p.read_text("utf-8"))]
+    words = [
+        w for p in shown for w in re.findall(r"<text\b[^>]*>([^<]*[^\W\d_]{2,}[^<]*)</text>", p.read_text("utf-8"))
+    ]
     assert len(shown) > 10 and words and all(word.startswith("⟦") for word in words)
 
 

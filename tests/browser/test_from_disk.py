@@ -1,0 +1,61 @@
+"""The site opened from a disk, out of a release's zip: links, widgets, formulas and the search, without a server."""
+
+import importlib.util
+import zipfile
+
+import pytest
+
+from tests.book import built_site as site
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """The site out of the zip that a release has."""
+    spec = importlib.util.spec_from_file_location("book_release", site.ROOT / "book" / "release.py")
+    release = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(release)
+    folder = tmp_path_factory.mktemp("release with a blank")
+    release.pack(site.HTML, folder / "book.zip")
+    with zipfile.ZipFile(folder / "book.zip") as archive:
+        archive.extractall(folder)
+    return folder / "book"
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context()
+    context.set_offline(True)
+    opened = context.new_page()
+    opened.errors = []
+    opened.on("pageerror", lambda error: opened.errors.append(str(error)))
+    opened.on("request", lambda r: opened.errors.append(r.url) if r.url.startswith("http") else None)
+    yield opened
+    context.close()
+
+
+def test_a_chapter_has_its_formulas_and_its_widgets(page, unpacked):
+    page.goto((unpacked / "chapters" / "01_attention_pooling.html").as_uri())
+    page.wait_for_selector("article mjx-container")
+    assert page.locator(".attn-static").count() > 0
+    assert page.locator(".attn-static .attn-picture").count() == 0  # a picture stands until the widget runs
+    assert page.errors == []
+
+
+def test_one_walks_from_page_to_page(page, unpacked):
+    page.goto((unpacked / "index.html").as_uri())
+    page.locator("article a[href$='chapters/05_transformer.html']").first.click()
+    assert "The Transformer" in page.locator("article h1").inner_text()
+    page.locator(".prev-next-area a.right-next").click()
+    assert page.url.endswith("chapters/06_flash.html") and page.errors == []
+
+
+def test_the_search_finds(page, unpacked):
+    page.goto((unpacked / "search.html").as_uri() + "?q=bandwidth")
+    page.wait_for_selector("#search-results li a")
+    found = page.locator("#search-results li a").all_inner_texts()
+    assert any("weighted pooling" in title for title in found)
+    page.locator("#search-results li a").first.click()
+    assert page.url.startswith("file:") and "bandwidth" in page.locator("article").inner_text().lower()
+    assert [error for error in page.errors if "fetch" not in error.lower()] == []
