@@ -96,7 +96,8 @@ class StaticWidget(anywidget.AnyWidget):
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
         said = f' data-attn-said="{" ".join(self._said)}"' if self._said else ""
         return (
-            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}"{said}>\n<style>\n{style}</style>\n'
+            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}"{said}>\n'
+            f"<style>\n{style}</style>\n"
             f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
             f'src="data:image/png;base64,{base64.b64encode(png).decode()}"></div>\n'
             # No tag can begin inside the state, whatever the tokens are.
