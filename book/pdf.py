@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import attn_core
@@ -24,8 +25,9 @@ READY = """async () => {
   for (const fold of document.querySelectorAll("details")) fold.open = true;
   for (const image of document.images) image.loading = "eager";
   await Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
-  await new Promise((done) => setTimeout(done, 1000));
-  return [...document.querySelectorAll(".attn-static")].filter((host) => host.querySelector(".attn-picture")).length;
+  const waiting = () => document.querySelectorAll(".attn-static .attn-picture").length;
+  for (let tries = 0; waiting() && tries < 100; tries++) await new Promise((done) => setTimeout(done, 300));
+  return waiting();
 }"""
 
 
@@ -45,7 +47,12 @@ def chromium() -> str:
 
 
 def print_book(page: Path, target: Path) -> None:
-    """Open the one page that holds the book, and print it."""
+    """Open the one page that holds the book, and print it.
+
+    Raises:
+        FileNotFoundError: there is no Chromium.
+        RuntimeError: a widget shows the picture that stands for it, and does not start.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -73,12 +80,17 @@ def print_book(page: Path, target: Path) -> None:
         browser.close()
 
 
-def main() -> int:
-    """Print the book."""
-    print_book(PAGE, TARGET)
-    print(f"The book on paper: {TARGET.relative_to(ROOT)}, {TARGET.stat().st_size / 2**20:.0f} MiB")
+def main(arguments: Sequence[str]) -> int:
+    """Print the book, or the page that is named."""
+    page, target = map(Path, arguments) if arguments else (PAGE, TARGET)
+    try:
+        print_book(page, target)
+    except (FileNotFoundError, RuntimeError) as error:
+        print(f"make: {error}", file=sys.stderr)
+        return 1
+    print(f"The book on paper: {target}, {target.stat().st_size / 2**20:.1f} MiB")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
