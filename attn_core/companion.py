@@ -18,7 +18,10 @@ def load_d2l() -> ModuleType:
         ImportError: d2l is not installed.
     """
     if importlib.util.find_spec("d2l") is None:
-        raise ImportError("d2l is not installed; try: pip install --no-deps d2l==0.17.6")
+        raise ImportError(
+            "d2l is not installed; try: pip install --no-deps d2l==0.17.6, and for what it imports, "
+            'in this book\'s folder: pip install ".[bench]"'
+        )
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is not None:
         return importlib.import_module("d2l.torch")
     torchvision, transforms = types.ModuleType("torchvision"), types.ModuleType("torchvision.transforms")

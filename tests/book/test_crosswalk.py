@@ -75,6 +75,14 @@ class Row(NamedTuple):
     word: str
 
 
+class Comparison(NamedTuple):
+    """A call of ``assert_same``: its label, and the names that each side was made with."""
+
+    label: str
+    ours: set[str]
+    theirs: set[str]
+
+
 def tables():
     """The tables of the page, cell by cell of each row."""
     found = []
@@ -106,6 +114,19 @@ def without_counterpart():
     ]
 
 
+def taken_instead():
+    """What stands in code in the second column of the names without a counterpart."""
+    (table,) = [table for table in tables() if table.head == ["d2l", "take instead"]]
+    return [name for row in table.rows for name in re.findall(r"`([^`]*)`", row[1])]
+
+
+def prose_beside(name):
+    """The text of the section whose table has this name of d2l's, without tables."""
+    sections = re.split(r"^(?=## )", "\n\n".join(MARKDOWN), flags=re.M)
+    (section,) = [text for text in sections if re.search(rf"^\| `{name}` \|", text, flags=re.M)]
+    return re.sub(r"^\|.*\|$", "", section, flags=re.M)
+
+
 def named(path):
     """What a dotted path names. A package's name goes before a module: `attn_core.decode.translate` is a function."""
     first, *names = path.split(".")
@@ -113,6 +134,102 @@ def named(path):
     for name in names:
         value = getattr(value, name) if hasattr(value, name) else importlib.import_module(f"{value.__name__}.{name}")
     return value
+
+
+def name_of(node):
+    """How a name or an attribute is written: ``d2l.name`` for d2l's, the last part alone for others."""
+    if isinstance(node, ast.Attribute):
+        return f"d2l.{node.attr}" if isinstance(node.value, ast.Name) and node.value.id == "d2l" else node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def root(node):
+    """The variable that ``x``, ``x.y`` and ``x[0]`` begin with."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+class Tracer:
+    """Follows a notebook's variables, cell by cell: with which functions and classes was each one made?
+
+    A call does not mix its arguments: after ``carry(ours, theirs)`` each was also made with ``carry``, no more.
+    """
+
+    def __init__(self):
+        self.made = {}
+
+    def origins(self, node):
+        """The names that an expression's value was made with."""
+        inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        inner |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        found = set()
+        for part in ast.walk(node):
+            name = name_of(part)
+            if name is not None and not (isinstance(part, ast.Name) and name in inner):
+                found |= self.made.get(name, {name}) if isinstance(part, ast.Name) else {name}
+        return found - {"d2l"}
+
+    def run(self, source):
+        """The comparisons of one cell."""
+        return [found for statement in ast.parse(source).body for found in self.step(statement)]
+
+    def assign(self, target, value):
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            found = [self.origins(part) for part in value.elts]
+            for part, origins in zip(target.elts, found, strict=True):
+                self.bind(part, origins)
+        else:
+            self.bind(target, self.origins(value))
+
+    def bind(self, target, origins):
+        if isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self.bind(part, origins)
+        elif isinstance(target, ast.Name):
+            self.made[target.id] = origins
+        else:  # an attribute or an entry: the rest of the variable stays
+            self.made[root(target)] = self.made.get(root(target), set()) | origins
+
+    def step(self, node):
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self.assign(target, value)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="assert_same"), args=[label, ours, theirs, *_])):
+                first = label.values[0] if isinstance(label, ast.JoinedStr) else label
+                text = first.value if isinstance(first, ast.Constant) else ""
+                yield Comparison(text, self.origins(ours), self.origins(theirs))
+            case ast.Expr(value=ast.Call(func=function, args=arguments)):
+                for argument in arguments:
+                    if root(argument) in self.made and name_of(function) is not None:
+                        self.made[root(argument)] = self.made[root(argument)] | {name_of(function)}
+            case ast.FunctionDef() | ast.ClassDef():
+                self.made.pop(node.name, None)
+                self.made[node.name] = set().union(*(self.origins(part) for part in node.body), {node.name})
+            case ast.For(target=target, iter=value):
+                self.assign(target, value)
+            case ast.With(items=items):
+                for item in items:
+                    if item.optional_vars is not None:
+                        self.assign(item.optional_vars, item.context_expr)
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            for block in ("body", "handlers", "orelse", "finalbody"):
+                for inner in getattr(node, block, []):
+                    yield from self.step(inner)
+
+
+def proofs(row, sources):
+    """The comparisons that back a row: in one cell that names both, labelled with d2l's, one side made with each."""
+    theirs, ours = f"d2l.{row.theirs}", row.ours.rpartition(".")[2]
+    tracer, found = Tracer(), []
+    for source in sources:
+        both = re.search(rf"\b{theirs}\b", source) and re.search(rf"(?<!\bd2l\.)\b{ours}\b", source)
+        for one in tracer.run(source):
+            labelled = re.match(rf"{row.theirs}\b", one.label)
+            if both and labelled and theirs in one.theirs and ours in one.ours and theirs not in one.ours:
+                found.append(one)
+    return found
 
 
 def own(d2l):
@@ -177,11 +294,68 @@ def test_a_row_names_something_of_ours_and_how_near_it_is(row):
 
 
 @pytest.mark.parametrize("row", [r for r in compared() if r.word != "other"], ids=lambda row: row.theirs)
-def test_what_is_said_to_be_equal_is_run_and_asserted(row):
-    uses = re.compile(rf"\bd2l\.{row.theirs}\b")
-    cells = [source for source in CODE if uses.search(source)]
-    assert any("assert_same(" in source or nb.ends_in_assertion(source) for source in cells)
-    assert any(re.search(rf"\b{row.ours.rpartition('.')[2]}\b", source) for source in CODE)
+def test_what_is_said_to_be_equal_is_run_and_compared_in_one_cell(row):
+    assert proofs(row, CODE)
+
+
+@pytest.mark.parametrize("row", [r for r in compared() if r.word == "other"], ids=lambda row: row.theirs)
+def test_what_is_said_to_be_done_in_another_way_is_not_proved_equal(row):
+    assert not proofs(row, CODE)
+
+
+@pytest.mark.parametrize("row", [r for r in compared() if r.word == "same"], ids=lambda row: row.theirs)
+def test_what_is_the_same_and_drops_is_compared_in_training_too(row, d2l):
+    if "dropout" in inspect.signature(getattr(d2l, row.theirs)).parameters:
+        assert any(one.label == f"{row.theirs}, in training" for one in proofs(row, CODE))
+
+
+@pytest.mark.parametrize("row", [r for r in compared() if r.word == "near"], ids=lambda row: row.theirs)
+def test_what_is_near_only_is_told_of_in_its_section(row):
+    assert f"`{row.theirs}`" in prose_beside(row.theirs)
+
+
+BUILT = "theirs, ours = d2l.AddNorm([8], 0.0), AddNorm(8)\ncarry(ours, theirs)\n"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [BUILT + "assert_same('AddNorm', ours(x), theirs(x))"],
+        [BUILT + "mine = ours(x)\nout, _ = theirs(x)\nassert_same(f'AddNorm, {x}', mine[0], out[:, 0])"],
+        [BUILT + "with torch.no_grad():\n    assert_same('AddNorm', [y + 1 for y in ours(x)], theirs(x))"],
+        ["x = nn.Linear(8, 8)", "theirs = x\nd2l.AddNorm(theirs)\nassert_same('AddNorm', AddNorm(8)(x), theirs)"],
+    ],
+)
+def test_a_comparison_of_both_is_a_proof(cells):
+    assert proofs(Row("AddNorm", "attn_core.transformer", "AddNorm", "same"), cells)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [BUILT + "assert_same('EncoderBlock', ours(x), theirs(x))"],  # the label is another's
+        [BUILT + "assert_same('AddNorms', ours(x), theirs(x))"],
+        [BUILT + "assert_same('AddNorm', theirs(x), theirs(x))"],  # one side twice
+        [BUILT + "assert_same('AddNorm', ours(x), ours(x))"],
+        [BUILT + "assert_same('AddNorm', theirs(x), ours(x))"],
+        [BUILT + "theirs = d2l.EncoderBlock(8)\nassert_same('AddNorm', ours(x), theirs(x))"],  # something else
+        [BUILT + "ours = EncoderLayer(8)\nassert_same('AddNorm', ours(x), theirs(x))"],
+        [BUILT + "assert_same('AddNorm', torch.ones(1), torch.ones(1))"],
+        [BUILT + "print('AddNorm', ours(x), theirs(x))"],  # asserts nothing
+        [BUILT, "assert_same('AddNorm', ours(x), theirs(x))"],  # not in one cell
+        ["theirs = d2l.AddNorm([8], 0.0)\nours = d2l.AddNorm([8], 0.0)\nassert_same('AddNorm', ours(x), theirs(x))"],
+    ],
+)
+def test_any_other_comparison_is_no_proof(cells):
+    assert not proofs(Row("AddNorm", "attn_core.transformer", "AddNorm", "same"), cells)
+
+
+@pytest.mark.parametrize("name", taken_instead())
+def test_what_is_to_be_taken_instead_exists(name):
+    """In our package, or in a library by its full name."""
+    assert callable(
+        named(name if name.split(".")[0] in ("matplotlib", "pooch", "time", "torch") else f"attn_core.{name}")
+    )
 
 
 @pytest.mark.parametrize("name", sorted({n for text in MARKDOWN for n in re.findall(r"`(attn_core\.[\w.]+)", text)}))
