@@ -69,7 +69,7 @@ def test_what_make_does_is_not_written_again(name):
 
 
 def test_the_whole_suite_runs_on_both_ends_of_the_range():
-    assert {"make test", "make test-browser", "make test-exercises", "make test-colab"} <= set(
+    assert {"make test", "make test-browser", "make test-exercises", "make test-translation", "make test-colab"} <= set(
         commands("test").splitlines()
     )
     assert {"3.11", "3.13"} <= pythons("test") and {"3.11", "3.13"} <= pythons("weekly")
