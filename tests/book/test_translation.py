@@ -1,0 +1,80 @@
+"""What the book adds to Sphinx's catalogues, and what a translated build takes from them."""
+
+import importlib.util
+import json
+
+import pytest
+import yaml
+
+from tests.book.built_site import ROOT, settings
+
+
+@pytest.fixture(scope="module")
+def translation():
+    spec = importlib.util.spec_from_file_location("book_translation", ROOT / "book" / "translation.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def locale(translation, tmp_path):
+    """Catalogues as a translator leaves them: one message done, one not, one with a mark that it is doubtful."""
+    folder = tmp_path / "fr" / "LC_MESSAGES"
+    folder.mkdir(parents=True)
+    text = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\n'
+    text += (
+        'msgid "layer {n}"\nmsgstr "couche {n}"\n\nmsgid "head"\nmsgstr ""\n\n#, fuzzy\nmsgid "word"\nmsgstr "mot"\n'
+    )
+    (folder / "widgets.po").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_what_is_done_is_taken_and_the_rest_stays_english(translation, locale):
+    translation.compile_catalogues(locale, "fr")
+    assert translation.translations(locale, "fr", "widgets") == {"layer {n}": "couche {n}"}
+    assert translation.translations(locale, "fr", "figures") == {}
+
+
+def test_a_language_without_catalogues_is_refused(translation, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"language: expected catalogues in .*nl"):
+        translation.compile_catalogues(tmp_path, "nl")
+
+
+def test_the_settings_are_the_book_s_own_but_for_the_language(translation, locale):
+    translation.compile_catalogues(locale, "fr")
+    made = yaml.safe_load(translation.configuration("fr", locale))
+    assert made["sphinx"]["config"].pop("language") == "fr"
+    assert made["sphinx"]["config"].pop("locale_dirs") == [str(locale)]
+    plain = json.loads(json.dumps(settings()))
+    plain["sphinx"]["config"].pop("language")
+    plain["sphinx"]["local_extensions"] = {
+        key: str((ROOT / path).resolve()) for key, path in settings()["sphinx"]["local_extensions"].items()
+    }
+    assert made == plain
+
+
+def test_words_of_a_drawing_are_replaced_and_cannot_become_markup(translation):
+    svg = '<svg><text x="1">values</text><text>q</text><text>a &lt; <tspan>b</tspan></text></svg>'
+    done = translation.translated_figure(svg, {"values": "<script>&", "q": "wrong"})
+    assert done == svg.replace("values", "&lt;script&gt;&amp;")
+
+
+def test_every_kind_of_text_beyond_sphinx_is_found(translation):
+    figures = dict(translation.figure_messages())
+    assert "softmax" in figures and not [text for text in figures if len(text) < 2]
+    stored = dict(translation.stored_messages())
+    quiz = json.loads((ROOT / "chapters" / "quizzes" / "05_transformer.json").read_text(encoding="utf-8"))
+    assert stored[quiz[0]["question"]] == "chapters/05_transformer.ipynb"
+    cells = dict(translation.cell_messages())
+    assert "A bump with an edge" in cells and any(text.startswith("Temperature against time.") for text in cells)
+    recorded = json.loads((ROOT / "recorded" / "results" / "landing.json").read_text(encoding="utf-8"))
+    assert recorded["title"] in dict(translation.recorded_messages())
+    assert len(dict(translation.widget_messages())) > 300
+    assert len(list(translation.setting_messages(settings()))) == len(translation.SETTINGS)
+
+
+def test_extraction_without_sphinx_s_own_is_refused(translation, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        translation.extract_own(tmp_path)
+    assert list(tmp_path.iterdir()) == []
