@@ -68,12 +68,12 @@ def test_a_known_ratio_is_found_and_the_order_turns():
 
         return work
 
-    works = {"a": nap("a", 0.02), "b": nap("b", 0.04)}
+    works = {"a": nap("a", 0.08), "b": nap("b", 0.16)}  # so long that a busy machine is late by little
     seconds, repeats = alternate(works, rounds=6, device=CPU)
     assert repeats == 1 and {len(times) for times in seconds.values()} == {6}
     assert order == ["a", "b", "b", "a"] * 4
     found = ratio(seconds["a"], seconds["b"])
-    assert found["median"] == pytest.approx(2, rel=0.15)
+    assert found["median"] == pytest.approx(2, rel=0.2)
     assert found["p10"] <= found["median"] <= found["p90"]
 
 
