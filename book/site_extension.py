@@ -151,45 +151,49 @@ class IndexTerms(SphinxTransform):
             link.parent.insert(link.parent.index(link), [entry, nodes.target("", "", ids=[place])])
 
 
-class RecordedHeatmap(SphinxDirective):
-    """A live attention heatmap of a recorded run: its path is the argument, its caption the body."""
+class RecordedWidget(SphinxDirective):
+    """A live widget from a recorded file: its path is the argument, its caption the body."""
 
     required_arguments = 1
     final_argument_whitespace = True
     has_content = True
 
+    def html(self, path: Path) -> str:
+        """The widget as HTML that needs nothing outside itself. Raises: ValueError or OSError, which stop the build."""
+        raise NotImplementedError
+
     def run(self) -> Sequence[nodes.Node]:
+        """Put the widget and its caption into a container that is named after the directive."""
         relative, absolute = self.env.relfn2path(self.arguments[0])
         self.env.note_dependency(relative)
         try:
-            shown = read_heatmap(Path(absolute))
-        except ValueError as error:
+            widget = nodes.raw("", self.html(Path(absolute)), format="html")
+        except (OSError, ValueError) as error:
             raise self.error(str(error)) from error
         caption = nodes.container(classes=["recorded-caption"])
         self.state.nested_parse(self.content, self.content_offset, caption)
-        widget = nodes.raw("", heatmap_html(shown), format="html")
-        return [nodes.container("", widget, caption, classes=["recorded-heatmap"])]
+        return [nodes.container("", widget, caption, classes=[self.name])]
 
 
-class RecordedTranslator(SphinxDirective):
-    """A live translator from its exported weights: their path is the argument, its caption the body."""
+class RecordedHeatmap(RecordedWidget):
+    """A live attention heatmap of a recorded run."""
 
-    required_arguments = 1
-    final_argument_whitespace = True
-    has_content = True
+    def html(self, path: Path) -> str:
+        """The heatmap."""
+        return heatmap_html(read_heatmap(path))
 
-    def run(self) -> Sequence[nodes.Node]:
+
+class RecordedTranslator(RecordedWidget):
+    """A live translator from its exported weights."""
+
+    def html(self, path: Path) -> str:
+        """The translator."""
         from attn_core.widgets import Translator  # a page without a translator should not wait for torch
 
-        relative, absolute = self.env.relfn2path(self.arguments[0])
-        self.env.note_dependency(relative)
         try:
-            html = Translator.load(absolute).static_html()
+            return str(Translator.load(str(path)).static_html())
         except (OSError, ValueError) as error:
-            raise self.error(f"recorded translator {Path(absolute).name}: {error}") from error
-        caption = nodes.container(classes=["recorded-caption"])
-        self.state.nested_parse(self.content, self.content_offset, caption)
-        return [nodes.container("", nodes.raw("", html, format="html"), caption, classes=["recorded-translator"])]
+            raise ValueError(f"recorded translator {path.name}: {error}") from error
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
