@@ -1,5 +1,5 @@
 """The book's Sphinx extension: drops scripts that pages do not use, demands alt text, enters terms
-into the index, builds recorded widgets."""
+into the index, writes the sitemap, builds recorded widgets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 from docutils import nodes
 from sphinx import addnodes
@@ -17,6 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 logger = logging.getLogger(__name__)
 
+SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 # What Sphinx and MyST-NB write into a page, and what a screen reader needs there instead.
@@ -65,6 +67,15 @@ def mend_for_screen_readers(
     """Replace in a page's body the markup that misleads screen readers (see MENDED)."""
     for wrong, right in MENDED.items():
         context["body"] = context.get("body", "").replace(wrong, right)
+
+
+def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
+    """List every page of the book for search engines, those that this build found unchanged among them."""
+    if exception is None and app.builder.name == "html":
+        pages = sorted(app.config.html_baseurl + app.builder.get_target_uri(name) for name in app.env.found_docs)
+        entries = "".join(f"<url><loc>{escape(page)}</loc></url>\n" for page in pages)
+        text = f'<?xml version="1.0" encoding="utf-8"?>\n<urlset xmlns="{SITEMAP}">\n{entries}</urlset>\n'
+        (Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
 
 
 def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -206,4 +217,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", mend_for_screen_readers)
     app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)
+    app.connect("build-finished", write_sitemap)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

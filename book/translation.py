@@ -158,7 +158,7 @@ def compile_catalogues(locale: Path, language: str) -> None:
         FileNotFoundError: there are no catalogues of this language.
     """
     folder = locale / language / "LC_MESSAGES"
-    if not folder.is_dir():
+    if not language or not folder.is_dir():
         raise FileNotFoundError(f"language: expected catalogues in {folder}, got no such folder")
     for path in folder.glob("*.po"):
         with path.open("rb") as file, path.with_suffix(".mo").open("wb") as compiled:
@@ -265,6 +265,15 @@ def main() -> int:
     parser.add_argument("--locale", type=Path, default=ROOT / "locale")
     parser.add_argument("--language", default=PSEUDO)
     options = parser.parse_args()
+    try:
+        _do(options)
+    except FileNotFoundError as error:
+        print(f"make: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _do(options: argparse.Namespace) -> None:
     if options.command == "extract":
         extract_own(options.templates)
         print(f"{len(list(options.templates.glob('*.pot')))} catalogues in {options.templates}")
@@ -273,7 +282,6 @@ def main() -> int:
     else:
         compile_catalogues(options.locale, options.language)
         print(configuration(options.language, options.locale.resolve()), end="")
-    return 0
 
 
 if __name__ == "__main__":

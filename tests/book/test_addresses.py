@@ -6,7 +6,7 @@ import tomllib
 import yaml
 
 import attn_core
-from tests.book.built_site import ROOT, repository
+from tests.book.built_site import ROOT, repository, settings
 from tests.book.notebooks import launch_cell
 
 # An address of a repository on GitHub, up to its name.
@@ -29,6 +29,14 @@ def test_the_address_is_one():
     for name in ("README.md", "index.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert f"git clone {repository()}\n" in text, name
+
+
+def test_the_site_s_address_is_the_repository_s_page():
+    owner, name = repository().removeprefix("https://github.com/").split("/")
+    config = settings()["sphinx"]["config"]
+    assert config["html_baseurl"] == config["ogp_site_url"] == f"https://{owner}.github.io/{name}/"
+    assert config["notfound_urls_prefix"] == f"/{name}/"
+    assert set(re.findall(r'href="([^"]+)"', config["notfound_context"]["body"])) == {f"/{name}/index.html"}
 
 
 def test_no_file_names_another_address_of_the_book():

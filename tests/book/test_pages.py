@@ -147,3 +147,35 @@ def test_logo_and_favicon_are_our_own(page):
 def test_the_search_index_knows_the_book():
     index = (site.HTML / "searchindex.js").read_text(encoding="utf-8")
     assert index.startswith("Search.setIndex(") and "bahdanau" in index.lower()
+
+
+def test_the_sitemap_lists_every_page_that_one_may_look_for():
+    listed = re.findall(r"<loc>([^<]+)</loc>", (site.HTML / "sitemap.xml").read_text(encoding="utf-8"))
+    address = site.settings()["sphinx"]["config"]["html_baseurl"]
+    assert sorted(listed) == [f"{address}{page}" for page in site.pages() if page not in ("404.html", "search.html")]
+
+
+def test_each_page_has_a_description_of_its_own():
+    described = {}
+    for page in site.pages():
+        if page not in ("404.html", "search.html", "genindex.html", "references.html"):  # which have no sentence
+            (tag,) = site.parsed(page).select('meta[name="description"]')
+            described[page] = tag["content"]
+    assert all(len(text) > 40 for text in described.values()) and len(set(described.values())) == len(described)
+
+
+def test_the_page_for_addresses_that_lead_nowhere_stands_at_any_depth():
+    page = site.parsed("404.html")
+    assert page.find("h1", string="Page not found")
+    local = [a for tag in page.find_all(attrs={"href": True}) if not site.is_elsewhere(a := str(tag["href"]))]
+    assert [a for a in local if not a.startswith((site.base(), "#"))] == []
+
+
+def test_the_index_leads_to_where_a_chapter_first_links_a_term():
+    links = {str(tag["href"]) for tag in site.parsed("genindex.html").select("article a[href]")}
+    for page in site.chapters():
+        terms = {
+            str(tag["href"]).partition("#term-")[2]
+            for tag in site.parsed(page).select('a[href*="glossary.html#term-"]')
+        }
+        assert {f"{page}#term-{term.lower()}" for term in terms} <= {link.lower() for link in links}, page

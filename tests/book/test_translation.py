@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -36,9 +39,23 @@ def test_what_is_done_is_taken_and_the_rest_stays_english(translation, locale):
     assert translation.translations(locale, "fr", "figures") == {}
 
 
-def test_a_language_without_catalogues_is_refused(translation, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"language: expected catalogues in .*nl"):
-        translation.compile_catalogues(tmp_path, "nl")
+@pytest.mark.parametrize("language", ["nl", ""])
+def test_a_language_without_catalogues_is_refused(tmp_path, language):
+    (tmp_path / "LC_MESSAGES").mkdir()
+    command = [
+        sys.executable,
+        ROOT / "book" / "translation.py",
+        "configure",
+        "--locale",
+        tmp_path,
+        "--language",
+        language,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.fullmatch(
+        rf"make: language: expected catalogues in .*{language}/LC_MESSAGES, got no such folder\n", done.stderr
+    )
 
 
 def test_the_settings_are_the_book_s_own_but_for_the_language(translation, locale):
