@@ -151,7 +151,8 @@ class IndexTerms(SphinxTransform):
 
     def apply(self, **kwargs: Any) -> None:
         """Put an entry before the first link to each term."""
-        met: set[str] = set()
+        # In the glossary each term has its entry, and its place, already.
+        met = {term.astext() for term in self.document.findall(nodes.term)}
         for link in list(self.document.findall(addnodes.pending_xref)):
             term = link.get("reftarget", "")
             if link.get("reftype") != "term" or term in met:
@@ -159,7 +160,10 @@ class IndexTerms(SphinxTransform):
             met.add(term)
             place = f"term-{nodes.make_id(term)}"
             entry = addnodes.index(entries=[("single", term, place, "", None)])
-            link.parent.insert(link.parent.index(link), [entry, nodes.target("", "", ids=[place])])
+            parent, at = link.parent, link.parent.index(link)
+            parent.remove(link)
+            # The anchor encloses the link: the search quotes an anchor's text, and an empty one throws there.
+            parent.insert(at, [entry, nodes.inline("", "", link, ids=[place])])
 
 
 class RecordedWidget(SphinxDirective):
