@@ -240,7 +240,9 @@ def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tupl
         mask = _four_axes(mask)
         empty = ~mask.any(-1, keepdim=True)
         return mask | empty, empty
-    merged = _four_axes(bias) if mask is None else _four_axes(bias).masked_fill(~mask, -math.inf)
+    merged = _four_axes(bias).to(torch.promote_types(bias.dtype, dtype))
+    if mask is not None:
+        merged = merged.masked_fill(~mask, -math.inf)
     empty = torch.isneginf(merged).all(-1, keepdim=True)
     merged = merged.masked_fill(empty, 0.0)
     # The kernels want the bias in the dtype of q. What a row adds to all its keys changes nothing, so it is taken off

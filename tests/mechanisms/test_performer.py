@@ -59,9 +59,8 @@ def estimate(projection, q, k, v, *, mask=None, causal=False, scale=None):
                 total = 0.0
                 for j in range(min(keys, keys - queries + i + 1) if causal else keys):
                     if allowed[b, 0, 0, j]:
-                        x, y = factor * q[b, h, i], k[b, h // group, j]
-                        # exp(x·y) of vectors shared out otherwise: √|factor| each
-                        x, y = x / math.sqrt(abs(factor)), y * math.sqrt(abs(factor))
+                        root = math.sqrt(abs(factor))  # half of the factor for each side
+                        x, y = math.copysign(root, factor) * q[b, h, i], root * k[b, h // group, j]
                         weight = ((w @ x - x @ x / 2).exp() * (w @ y - y @ y / 2).exp()).mean()
                         total += weight
                         out[b, h, i] += weight * v[b, h // group, j]

@@ -1,0 +1,155 @@
+"""Every public mechanism: how to make one, what it takes, and what it must compute, in float64 and by loops."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attn_core import (
+    AdditiveAttention,
+    Dense,
+    FlashAttention,
+    Linformer,
+    LSHAttention,
+    Performer,
+    SlidingWindow,
+    attention,
+    attention_with_weights,
+    flash_attention,
+)
+from tests import reference
+from tests.mechanisms.test_linformer import mixed
+from tests.mechanisms.test_lsh import met, with_self_rule
+from tests.mechanisms.test_performer import estimate
+from tests.properties.draws import Call, calls
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """``make(call)`` gives the callable; ``expected(callable, call)`` its output in float64.
+
+    ``draws`` are what ``calls`` may draw; ``slack`` is by how much the tolerance of exact attention is too narrow.
+    """
+
+    make: Callable[[Call], Any]
+    expected: Callable[[Any, Call], Tensor]
+    draws: dict[str, Any] = field(default_factory=dict)
+    slack: float = 1.0
+
+    def calls(self, **more: Any) -> st.SearchStrategy[Call]:
+        return calls(**(self.draws | more))
+
+    def tolerance(self, call: Call) -> float:
+        """How far an output may be from float64: scores grow with the spread of both queries and keys."""
+        return self.slack * reference.tolerance(call.q.dtype, scale=call.spread)
+
+
+def run(mechanism: Any, call: Call) -> Tensor:
+    return mechanism(*call.tensors, **call.options)
+
+
+def exact(_: Any, call: Call) -> Tensor:
+    return reference.attention(*call.tensors, **call.options)[0]
+
+
+def within_the_window(mechanism: SlidingWindow, call: Call) -> Tensor:
+    queries, keys = call.shape[2:]
+    window = torch.zeros(queries, keys, dtype=torch.bool)
+    for i in range(queries):
+        for steps in range(-mechanism.before, mechanism.after + 1):
+            j = keys - queries + i + steps * mechanism.dilation
+            if 0 <= j < keys:
+                window[i, j] = True
+    mask = call.options.get("mask")
+    return exact(None, call.on(*call.tensors, mask=window if mask is None else mask & window))
+
+
+def by_perceptron(mechanism: AdditiveAttention, call: Call) -> Tensor:
+    """Additive scores, entry by entry, are a bias: with a scale of 0, the products count for nothing."""
+    query, key, energy = (
+        getattr(mechanism.score, name).weight.detach().double() for name in ("query", "key", "energy")
+    )
+    (batch, heads, queries, keys), group = call.shape, call.shape[1] // call.k.shape[1]
+    scores = torch.zeros(call.shape, dtype=torch.float64)
+    for b in range(batch):
+        for h in range(heads):
+            for i in range(queries):
+                for j in range(keys):
+                    one, other = query @ call.q[b, h, i].double(), key @ call.k[b, h // group, j].double()
+                    scores[b, h, i, j] = energy[0] @ torch.tanh(one + other)
+    bias = call.options.get("bias")
+    return exact(None, call.on(*call.tensors, bias=scores if bias is None else scores + bias, scale=0.0))
+
+
+def over_mixtures(mechanism: Linformer, call: Call) -> Tensor:
+    mask = call.options.get("mask")
+    shown = None if mask is None else mask.broadcast_to(call.shape[0], 1, 1, call.shape[3])
+    keys, values = mixed(mechanism.key_projection, call.k, shown), mixed(mechanism.value_projection, call.v, shown)
+    return reference.attention(call.q, keys, values, scale=call.options.get("scale"))[0]
+
+
+def by_features(mechanism: Performer, call: Call) -> Tensor:
+    return estimate(mechanism.projection, *call.tensors, **call.options)
+
+
+def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
+    """The hash is taken in the dtype that the mechanism hashes in; all else in float64."""
+    batch, heads, size, _ = call.shape
+    wide = call.q.to(torch.promote_types(call.q.dtype, torch.float32))
+    length = wide.norm(dim=-1, keepdim=True)
+    unit = wide / length.masked_fill(length == 0, math.inf)
+    mask = call.options.get("mask")
+    hidden = None if mask is None else ~mask.broadcast_to(batch, 1, 1, size)[:, 0, 0]
+    pairs = with_self_rule(met(mechanism, unit, causal=call.options["causal"], hidden=hidden), hidden)
+    if hidden is not None:
+        pairs = pairs & ~hidden[:, None, :, None]
+    q = call.q.double()
+    keys = q / q.norm(dim=-1, keepdim=True).masked_fill(q.norm(dim=-1, keepdim=True) == 0, math.inf)
+    return reference.attention(q, keys, call.v, mask=pairs, scale=call.options.get("scale"))[0]
+
+
+def learned(made: torch.nn.Module, call: Call) -> torch.nn.Module:
+    return made.to(call.q.dtype)
+
+
+WINDOWS = {"one": (1, 1, 1), "before alone": (2, 0, 1), "dilated": (1, 2, 2), "itself": (0, 0, 3)}
+PER_KEY = {"mask": "keys", "bias": False}
+
+MECHANISMS: dict[str, Mechanism] = {
+    "attention": Mechanism(lambda call: attention, exact),
+    "attention_with_weights": Mechanism(lambda call: lambda *a, **o: attention_with_weights(*a, **o)[0], exact),
+    "Dense": Mechanism(lambda call: Dense(), exact),
+    "flash_attention": Mechanism(lambda call: flash_attention, exact),
+    "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact),
+    **{
+        f"SlidingWindow, {name}": Mechanism(lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window)
+        for name, w in WINDOWS.items()
+    },
+    "AdditiveAttention": Mechanism(
+        lambda call: learned(AdditiveAttention(call.q.shape[3], 5), call), by_perceptron, {"scale": False}, slack=3
+    ),
+    "Linformer": Mechanism(
+        lambda call: learned(Linformer(8, 3), call), over_mixtures, PER_KEY | {"causal": False}, slack=3
+    ),
+    "Linformer, a projection a head": Mechanism(
+        lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1], share_values=True), call),
+        over_mixtures,
+        PER_KEY | {"causal": False},
+        slack=3,
+    ),
+    "Performer": Mechanism(
+        lambda call: learned(Performer(call.q.shape[3], 16), call),
+        by_features,
+        PER_KEY | {"spreads": (0.1, 1.0)},
+        slack=10,
+    ),
+    "LSHAttention": Mechanism(
+        lambda call: LSHAttention(bucket_size=3, num_buckets=2, rounds=2, seed=1),
+        within_buckets,
+        PER_KEY | {"shared": True},
+    ),
+}

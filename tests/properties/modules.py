@@ -1,0 +1,322 @@
+"""Every public module of the package: how to make a small one, and how to call it on inputs of any size."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from attn_core import (
+    AdditiveAttention,
+    Dense,
+    FlashAttention,
+    Linformer,
+    LongformerAttention,
+    LSHAttention,
+    MultiHeadAttention,
+    Performer,
+    SlidingWindow,
+    context,
+    induction,
+    masks,
+    pretrain,
+    scores,
+    seq2seq,
+    transformer,
+    vision,
+)
+from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
+from attn_core.seq2seq.decoder import DeepOutput
+from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
+
+VOCAB, DIM, HEADS = 11, 8, 2
+CONFIG = transformer.TransformerConfig(
+    VOCAB, model_dim=DIM, num_heads=HEADS, num_layers=2, feed_forward_dim=12, dropout=0.0
+)
+GROUPED = transformer.TransformerConfig(
+    VOCAB,
+    model_dim=DIM,
+    num_heads=HEADS,
+    num_kv_heads=1,
+    num_layers=1,
+    feed_forward_dim=12,
+    dropout=0.0,
+    norm_first=True,
+)
+SIZES = {"embed_dim": 6, "hidden_dim": 8}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """So many rows and tokens, and entries that follow from a seed; the same ones however often they are asked for.
+
+    ``row`` leaves one row alone. With ``filler``, other things lie in the padding; with ``late``, the words of
+    ``target`` are others from that place on.
+    """
+
+    batch: int
+    length: int
+    seed: int
+    dtype: torch.dtype = torch.float32
+    row: int | None = None
+    filler: int = 0
+    late: int | None = None
+
+    def random(self, number: int) -> torch.Generator:
+        return torch.Generator().manual_seed(1000 * self.seed + number)
+
+    def floats(self, *shape: int, number: int = 0) -> Tensor:
+        """Normal entries ``(B, *shape)``."""
+        return self.of_row(torch.randn((self.batch, *shape), generator=self.random(number)).to(self.dtype))
+
+    def integers(self, end: int, *shape: int, number: int = 1) -> Tensor:
+        """Numbers ``(B, *shape)`` from 0 to ``end`` − 1."""
+        return self.of_row(torch.randint(end, (self.batch, *shape), generator=self.random(number)))
+
+    def of_row(self, x: Tensor) -> Tensor:
+        return x if self.row is None else x[self.row : self.row + 1]
+
+    def states(self, number: int = 0) -> Tensor:
+        """``(B, T, C)``, padded after ``lengths``."""
+        found = self.floats(self.length, DIM, number=number)
+        other = self.floats(self.length, DIM, number=number + 500)
+        return torch.where(self.words[..., None], found, 100 * self.filler * other)
+
+    def tokens(self, number: int = 1) -> Tensor:
+        """``(B, T)``, padded after ``lengths``."""
+        found = self.integers(VOCAB, self.length, number=number)
+        other = self.integers(VOCAB, self.length, number=number + 500)
+        return torch.where(self.words, found, other if self.filler else 0)
+
+    def target(self) -> Tensor:
+        """Words ``(B, T)`` without padding, which a model reads from left to right."""
+        found = self.integers(VOCAB, self.length, number=9)
+        late = torch.arange(self.length) >= (self.length if self.late is None else self.late)
+        return torch.where(late, (found + 1) % VOCAB, found)
+
+    @property
+    def lengths(self) -> Tensor:
+        """From 1 on; the first row is whole."""
+        found = 1 + torch.randint(self.length, (self.batch,), generator=self.random(2))
+        found[0] = self.length
+        return self.of_row(found)
+
+    @property
+    def words(self) -> Tensor:
+        return masks.valid(self.lengths, self.length)
+
+    @property
+    def heads(self) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v ``(B, H, T, 4)``."""
+        return tuple(self.floats(HEADS, self.length, 4, number=n) for n in (3, 4, 5))
+
+    @property
+    def sentences(self) -> Tensor:
+        """Numbers of sentences that go up by 0 or 1, −1 at padding."""
+        found = self.integers(2, self.length, number=6).cumsum(1)
+        return (found - found[:, :1]).masked_fill(~self.words, -1)
+
+    @property
+    def memory(self) -> seq2seq.Memory:
+        return seq2seq.Memory(self.states(), self.floats(DIM, number=7), self.words)
+
+
+INPUTS = st.builds(Inputs, st.integers(1, 3), st.integers(1, 6), st.integers(0, 999))
+
+
+@dataclass(frozen=True)
+class Module:
+    """``make()`` gives a small one, ``call(module, inputs)`` runs it: a tensor, or several."""
+
+    make: Callable[[], nn.Module]
+    call: Callable[[nn.Module, Inputs], Any]
+
+
+def of_states(module: nn.Module, x: Inputs) -> Tensor:
+    return module(x.states())
+
+
+def of_heads(module: nn.Module, x: Inputs) -> Tensor:
+    return module(*x.heads)
+
+
+def of_pairs(module: nn.Module, x: Inputs) -> Tensor:
+    return module(x.states(), x.states(8))
+
+
+def of_tokens(module: nn.Module, x: Inputs) -> Any:
+    return module(x.target())
+
+
+def of_texts(module: nn.Module, x: Inputs) -> Any:
+    return module(x.tokens(), x.lengths)
+
+
+def of_memory(module: nn.Module, x: Inputs) -> Tensor:
+    return module(x.memory, x.target())
+
+
+def of_sentences(module: nn.Module, x: Inputs) -> Tensor:
+    return module(x.states(), x.sentences, x.words)
+
+
+def translated(module: nn.Module, x: Inputs) -> Tensor:
+    return module(x.tokens(), x.lengths, x.target())
+
+
+def turned(module: Rotary, x: Inputs) -> Tensor:
+    return module.turn(x.heads[0], torch.arange(x.length) + 3)
+
+
+def decoder(kind: type, **more: Any) -> Callable[[], nn.Module]:
+    return lambda: kind(VOCAB, **SIZES, memory_dim=DIM, **more)
+
+
+def segments() -> pretrain.SegmentEncoder:
+    return pretrain.SegmentEncoder(CONFIG)
+
+
+def in_segments(module: nn.Module, x: Inputs, *more: Tensor) -> Tensor:
+    return module(x.tokens(), x.lengths, x.integers(2, x.length, number=10), *more)
+
+
+MODULES: dict[str, Module] = {
+    # scores and mechanisms
+    "Dot": Module(scores.Dot, of_pairs),
+    "ScaledDot": Module(scores.ScaledDot, of_pairs),
+    "General": Module(lambda: scores.General(DIM, DIM), of_pairs),
+    "Additive": Module(lambda: scores.Additive(DIM, DIM, 5), of_pairs),
+    "AdditiveAttention": Module(lambda: AdditiveAttention(4, 5), of_heads),
+    "Dense": Module(Dense, of_heads),
+    "FlashAttention": Module(lambda: FlashAttention(query_tile=2, key_tile=2), of_heads),
+    "Linformer": Module(lambda: Linformer(6, 3), of_heads),
+    "LSHAttention": Module(
+        lambda: LSHAttention(bucket_size=2, num_buckets=2), lambda m, x: m(*[x.heads[0]] * 2, x.heads[2])
+    ),
+    "Performer": Module(lambda: Performer(4, 8), of_heads),
+    "SlidingWindow": Module(lambda: SlidingWindow(1), of_heads),
+    # positions
+    "Sinusoidal": Module(lambda: Sinusoidal(DIM), lambda m, x: m(x.states(), offset=2)),
+    "Learned": Module(lambda: Learned(8, DIM), lambda m, x: m(x.states(), offset=2)),
+    "Rotary": Module(lambda: Rotary(4), turned),
+    "ALiBi": Module(lambda: ALiBi(HEADS), lambda m, x: m.bias(torch.arange(x.length) + 2, torch.arange(5))),
+    # layers
+    "MultiHeadAttention": Module(lambda: MultiHeadAttention(DIM, 4, num_kv_heads=2, positions=Rotary(2)), of_states),
+    "LongformerAttention": Module(
+        lambda: LongformerAttention(DIM, HEADS, 1), lambda m, x: m(x.states(), x.integers(2, x.length).bool(), x.words)
+    ),
+    "FeedForward": Module(lambda: FeedForward(DIM, 12), of_states),
+    "AddNorm": Module(lambda: AddNorm(DIM, dropout=0.0, norm_first=True), lambda m, x: m(x.states(), torch.tanh)),
+    "EncoderLayer": Module(lambda: EncoderLayer(GROUPED, positions=ALiBi(HEADS)), of_states),
+    "DecoderLayer": Module(
+        lambda: DecoderLayer(CONFIG), lambda m, x: m(x.states(), m.cross_attention.prepare(x.states(8)))
+    ),
+    "EncoderStack": Module(lambda: EncoderStack(CONFIG, mechanism=Dense), of_states),
+    "DecoderStack": Module(
+        lambda: DecoderStack(CONFIG, mechanism=Dense, cross_mechanism=Dense),
+        lambda m, x: m(x.states(), [layer.cross_attention.prepare(x.states(8)) for layer in m.layers]),
+    ),
+    "TokenEmbedding": Module(lambda: TokenEmbedding(VOCAB, CONFIG, Sinusoidal(DIM)), of_tokens),
+    # models
+    "Transformer": Module(lambda: transformer.Transformer(CONFIG), translated),
+    "TransformerEncoder": Module(
+        lambda: transformer.TransformerEncoder(GROUPED, positions=lambda: Rotary(DIM // HEADS)), of_texts
+    ),
+    "LanguageModel": Module(lambda: transformer.LanguageModel(CONFIG), of_tokens),
+    "AttentionOnly": Module(
+        lambda: induction.AttentionOnly(VOCAB, model_dim=DIM, num_heads=HEADS, num_layers=2), of_tokens
+    ),
+    "Encoder": Module(lambda: seq2seq.Encoder(VOCAB, embed_dim=6, hidden_dim=4), of_texts),
+    "FixedContextDecoder": Module(decoder(seq2seq.FixedContextDecoder), of_memory),
+    "BahdanauDecoder": Module(decoder(seq2seq.BahdanauDecoder, num_layers=2), of_memory),
+    "HardDecoder": Module(decoder(seq2seq.HardDecoder), of_memory),
+    "LuongDecoder": Module(
+        lambda: decoder(seq2seq.LuongDecoder, score=scores.General(8, DIM), window=seq2seq.LocalPredictive(8, 2))(),
+        of_memory,
+    ),
+    "MultiHeadDecoder": Module(decoder(seq2seq.MultiHeadDecoder, num_heads=HEADS), of_memory),
+    "DeepOutput": Module(lambda: DeepOutput(VOCAB, 2 * DIM, 6), of_pairs),
+    "Seq2Seq": Module(
+        lambda: seq2seq.Seq2Seq(
+            seq2seq.Encoder(VOCAB, embed_dim=6, hidden_dim=4), decoder(seq2seq.BahdanauDecoder, num_layers=1)()
+        ),
+        translated,
+    ),
+    "LocalMonotonic": Module(lambda: seq2seq.LocalMonotonic(1), lambda m, x: m(x.states()[:, :1], x.words, 1)),
+    "LocalPredictive": Module(lambda: seq2seq.LocalPredictive(DIM, 1), lambda m, x: m(x.states()[:, :1], x.words, 1)),
+    # context
+    "ContextAttention": Module(lambda: context.ContextAttention(DIM, HEADS, context_dim=DIM), of_pairs),
+    "GlobalContext": Module(lambda: context.GlobalContext(DIM), of_sentences),
+    "AttentionPooling": Module(
+        lambda: context.AttentionPooling(DIM),
+        lambda m, x: m(x.states(), context.sentence_members(x.sentences, x.words)),
+    ),
+    "HierarchicalContext": Module(lambda: context.HierarchicalContext(DIM), of_sentences),
+    "DynamicContext": Module(lambda: context.DynamicContext(DIM), of_sentences),
+    "ContextLayer": Module(
+        lambda: context.ContextLayer(CONFIG, context.GlobalContext(DIM)),
+        lambda m, x: m(x.states(), x.sentences, x.words, mask=x.words[:, None, None]),
+    ),
+    "ContextEncoder": Module(
+        lambda: context.ContextEncoder(CONFIG, context.HierarchicalContext),
+        lambda m, x: m(x.tokens(), x.lengths, x.sentences),
+    ),
+    # pretraining
+    "SegmentEncoder": Module(segments, in_segments),
+    "ClassHead": Module(lambda: pretrain.ClassHead(DIM, 3), of_states),
+    "MaskedLanguageModel": Module(
+        lambda: pretrain.MaskedLanguageModel(segments()), lambda m, x: in_segments(m, x, x.words)
+    ),
+    "NextSentenceModel": Module(
+        lambda: pretrain.NextSentenceModel(segments()), lambda m, x: in_segments(m, x, x.words)
+    ),
+    "Classifier": Module(
+        lambda: pretrain.Classifier(segments(), 3),
+        lambda m, x: in_segments(m, x, torch.zeros_like(x.lengths)),
+    ),
+    # vision
+    "PatchEmbedding": Module(lambda: vision.PatchEmbedding(4, DIM), lambda m, x: m(x.floats(3, 8, 8))),
+    "VisionTransformer": Module(
+        lambda: vision.VisionTransformer(CONFIG, image_size=8, patch_size=4), lambda m, x: m(x.floats(3, 8, 8))
+    ),
+    "ImageEncoder": Module(
+        lambda: vision.ImageEncoder(image_size=16, memory_dim=DIM),
+        lambda m, x: m(x.floats(3, 16, 16), torch.full_like(x.lengths, 4)),
+    ),
+    "ContrastivePair": Module(
+        lambda: vision.ContrastivePair(
+            vision.VisionTransformer(CONFIG, image_size=8, patch_size=4),
+            transformer.TransformerEncoder(CONFIG),
+            shared_dim=4,
+        ),
+        lambda m, x: m(x.floats(3, 8, 8), x.tokens(), x.lengths),
+    ),
+}
+
+
+def outputs(found: Any) -> list[Tensor]:
+    """The floating tensors of what a module returned."""
+    if isinstance(found, Tensor):
+        return [found] if found.dtype.is_floating_point else []
+    return [tensor for one in found or () for tensor in outputs(one)]
+
+
+def reachable(value: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
+    """Every tensor that an object holds, in attributes, lists and dictionaries, registered or not."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or isinstance(value, type | torch.Generator):
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from reachable(inner, seen)
+    elif isinstance(value, list | tuple | set):
+        for inner in value:
+            yield from reachable(inner, seen)
+    elif hasattr(value, "__dict__") and type(value).__module__.split(".")[0] in ("attn_core", "torch"):
+        yield from reachable(vars(value), seen)

@@ -1,0 +1,326 @@
+"""What holds for every public mechanism, on calls that Hypothesis draws."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import attn_core
+from attn_core import mechanisms
+from tests.properties.draws import HALVES, examples
+from tests.properties.mechanisms import MECHANISMS, run
+
+each = pytest.mark.parametrize("name", MECHANISMS)
+CONTRACT = {"mask", "bias", "causal", "scale"}
+
+
+def public_mechanisms():
+    """All that is called as the contract says: functions, and modules by their ``forward``."""
+    found = set()
+    for module in pkgutil.iter_modules(mechanisms.__path__, f"{mechanisms.__name__}."):
+        if module.name.endswith("flash_triton_kernels"):
+            continue
+        for name, one in vars(importlib.import_module(module.name)).items():
+            called = one.forward if isinstance(one, type) and issubclass(one, torch.nn.Module) else one
+            own = getattr(one, "__module__", "") == module.name and not name.startswith("_")
+            if own and callable(called) and not isinstance(called, type):
+                asked = list(inspect.signature(called).parameters.values())
+                if {p.name for p in asked if p.kind is p.KEYWORD_ONLY} >= CONTRACT:
+                    found.add(name)
+    return found
+
+
+def test_the_table_has_every_mechanism():
+    elsewhere = {
+        "sliding_window_attention",  # what SlidingWindow calls; its global keys: test_parts.py
+        "flash_attention_triton",  # test_triton.py: Triton's interpreter wants a process of its own
+    }
+    assert public_mechanisms() == {name.partition(",")[0] for name in MECHANISMS} | elsewhere
+    assert set(attn_core.__all__) >= {name.partition(",")[0] for name in MECHANISMS}
+
+
+def close(found, wanted, tolerance):
+    return found.shape == wanted.shape and (found.double() - wanted.double()).abs().sum(-1).le(tolerance).all()
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALVES], ids=str)
+def test_it_is_what_it_should_be_in_float64(name, dtype):
+    mechanism = MECHANISMS[name]
+
+    @examples(150 if dtype == torch.float32 else 40)
+    @given(mechanism.calls(dtype=dtype))
+    def check(call):
+        made = mechanism.make(call)
+        with torch.no_grad():
+            out = run(made, call)
+        assert out.dtype == dtype and not out.isnan().any()
+        assert close(out, mechanism.expected(made, call), 6 * mechanism.tolerance(call))
+
+    check()
+
+
+@each
+def test_gradients_are_right(name):
+    """Against differences of outputs, in float64; those of float32 are the same to rounding."""
+    mechanism = MECHANISMS[name]
+
+    @examples(25)
+    @given(mechanism.calls(dtype=torch.float64, least=1, spreads=(0.1, 1.0)))
+    def check(call):
+        made = mechanism.make(call)
+        inputs = [x.detach().clone().requires_grad_() for x in (call.tensors[1:] if call.k is call.q else call.tensors)]
+
+        def function(*tensors):
+            return run(made, call.on(tensors[0], *tensors[-2:]))
+
+        assert torch.autograd.gradcheck(function, inputs, fast_mode=True, atol=1e-5)
+        out = function(*inputs)
+        toward = torch.randn(out.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        wanted = torch.autograd.grad(out, inputs, toward)
+        narrow = call.to(torch.float32)
+        made = made.float() if isinstance(made, torch.nn.Module) else made
+        inputs = [x.detach().float().requires_grad_() for x in inputs]
+        found = torch.autograd.grad(run(made, narrow.on(inputs[0], *inputs[-2:])), inputs, toward.float())
+        for one, other in zip(found, wanted, strict=True):
+            assert (one - other).abs().max() <= 50 * mechanism.tolerance(narrow)
+
+    check()
+
+
+@each
+def test_an_empty_row_gives_zeros_and_finite_gradients(name):
+    mechanism = MECHANISMS[name]
+
+    @examples(40)
+    @given(mechanism.calls())
+    def check(call):
+        inputs = [x.detach().clone().requires_grad_() for x in call.tensors]
+        asked = call.on(*inputs)
+        out = run(mechanism.make(call), asked)
+        empty = ~call.allowed().any(-1)
+        if call.k is call.q and "mask" in call.options:  # a hidden token asks for nothing
+            empty |= ~call.options["mask"].broadcast_to(call.shape[0], 1, 1, call.shape[3])[:, :, 0]
+        elif call.k is call.q:
+            empty[:] = False  # a token with no other sees itself
+        assert (out[empty] == 0).all()
+        found = torch.autograd.grad(out.square().sum() + 0 * sum(x.sum() for x in inputs), inputs)
+        assert all(torch.isfinite(x).all() for x in found)
+        if call.k is not call.q:
+            assert (found[0][empty] == 0).all()
+
+    check()
+
+
+@each
+def test_inputs_are_never_changed(name):
+    mechanism = MECHANISMS[name]
+
+    @examples(25)
+    @given(mechanism.calls())
+    def check(call):
+        given_to_it = [*call.tensors, *(x for x in call.options.values() if isinstance(x, torch.Tensor))]
+        # All of the memory below a view: what lies between its entries, too.
+        memory = [x.untyped_storage() for x in given_to_it]
+        before = [bytes(one) for one in memory]
+        asked = call.on(*(x.detach().requires_grad_() for x in call.tensors))
+        run(mechanism.make(call), asked).sum().backward()
+        assert [bytes(one) for one in memory] == before
+
+    check()
+
+
+NO_WEIGHTS = ("LSHAttention", "Linformer")  # the one never has whole rows, the other's are over slots
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if not name.startswith(NO_WEIGHTS)])
+def test_rows_of_weights_sum_to_one_or_to_nothing(name):
+    mechanism = MECHANISMS[name]
+
+    @examples(30)
+    @given(mechanism.calls())
+    def check(call):
+        made = mechanism.make(call)
+        explicit = getattr(made, "with_weights", attn_core.attention_with_weights)
+        with torch.no_grad():
+            out, weights = explicit(*call.tensors, **call.options)
+            assert close(out, run(made, call), 6 * mechanism.tolerance(call))
+        allowed = call.allowed()
+        assert weights.shape == call.shape and (weights >= 0).all() and (weights[~allowed] == 0).all()
+        sums = weights.double().sum(-1)
+        full = sums > 0.5
+        assert (sums[full] - 1).abs().le(1e-5).all() and (sums[~full] == 0).all()
+        if "SlidingWindow" not in name:  # whose rows may be empty for another reason
+            assert torch.equal(full, allowed.any(-1))
+
+    check()
+
+
+@pytest.mark.parametrize("name", [n for n, m in MECHANISMS.items() if m.draws.get("causal", True)])
+def test_the_future_never_moves_the_past(name):
+    mechanism = MECHANISMS[name]
+
+    @examples(40)
+    @given(mechanism.calls(least=1), st.data())
+    def check(call, data):
+        keys, queries = call.shape[3], call.shape[2]
+        call = call.on(*call.tensors, causal=True)
+        new = data.draw(st.integers(0, keys - 1), label="the first key that changes")
+        made = mechanism.make(call)
+        later = [x.detach().clone() for x in call.tensors]
+        later[1][:, :, new:] = 5 * later[1][:, :, new:].roll(1, -1) + 1
+        later[2][:, :, new:] -= 100
+        if call.k is call.q:
+            later[0] = later[1]
+        with torch.no_grad():
+            one, other = run(made, call), run(made, call.on(*later))
+        see_none = max(0, min(queries, new - (keys - queries)))  # the queries before the first that sees it
+        assert close(one[:, :, :see_none], other[:, :, :see_none], mechanism.tolerance(call))
+
+    check()
+
+
+@each
+def test_padding_never_matters(name):
+    """Nor what lies in it: keys and values of any size, and NaN where a mechanism reads no such key."""
+    mechanism = MECHANISMS[name]
+
+    @examples(40)
+    @given(mechanism.calls(least=1), st.data())
+    def check(call, data):
+        batch, _, _, keys = call.shape
+        lengths = torch.tensor([data.draw(st.integers(0, keys), label="length") for _ in range(batch)])
+        shown = torch.arange(keys) < lengths[:, None]
+        mask = call.options.get("mask")
+        padded = shown[:, None, None] if mask is None else shown[:, None, None] & mask
+        call = call.on(*call.tensors, mask=padded)
+        made = mechanism.make(call)
+        filled = [x.detach().clone() for x in call.tensors]
+        hidden = ~shown[:, None, :, None]
+        filled[1] = filled[1].masked_fill(hidden, data.draw(st.sampled_from([0.0, -30.0, 1e4]), label="in the keys"))
+        filled[2] = filled[2].masked_fill(hidden, data.draw(st.sampled_from([0.0, -1e6, 1e30]), label="in the values"))
+        if call.k is call.q:
+            filled[0] = filled[1]
+        with torch.no_grad():
+            one, other = run(made, call), run(made, call.on(*filled))
+        assert close(one, other, mechanism.tolerance(call))
+
+    check()
+
+
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if n != "LSHAttention"])
+def test_queries_in_pieces_equal_the_whole(name):
+    """Queries cut anywhere, each piece with the keys up to its last one under ``causal``."""
+    mechanism = MECHANISMS[name]
+
+    @examples(30)
+    @given(mechanism.calls(least=1), st.data())
+    def check(call, data):
+        queries, keys = call.shape[2:]
+        causal = call.options.get("causal", False)
+        aligned = causal or "SlidingWindow" in name
+        assume(not aligned or keys >= queries)
+        made = mechanism.make(call)
+        cut = data.draw(st.integers(0, queries), label="cut")
+        pieces = []
+        for piece in (slice(0, cut), slice(cut, queries)):
+            end = keys - queries + piece.stop if causal else keys
+            if aligned and not causal and piece.stop != queries:
+                # A window reaches forward, so its keys go on: only queries at the end are aligned with the last key.
+                continue
+            here = (slice(None), slice(None), piece, slice(end))
+            options = {name: call.part(name, *here) for name in ("mask", "bias") if name in call.options}
+            if name.startswith(("Linformer", "Performer")) and "mask" in options:
+                options["mask"] = call.options["mask"].broadcast_to(call.shape[0], 1, 1, keys)[..., :end]
+            tensors = call.q[:, :, piece], call.k[:, :, :end], call.v[:, :, :end]
+            with torch.no_grad():
+                pieces.append(run(made, call.on(*tensors, **options)))
+        with torch.no_grad():
+            whole = run(made, call)
+        found = torch.cat(pieces, 2)
+        assert close(found, whole[:, :, queries - found.shape[2] :], 6 * mechanism.tolerance(call))
+
+    check()
+
+
+@each
+def test_rows_and_heads_do_not_meet(name):
+    """Each row of the batch alone, and each key head with its queries alone, give what they give together."""
+    mechanism = MECHANISMS[name]
+
+    @examples(20)
+    @given(mechanism.calls())
+    def check(call):
+        made = mechanism.make(call)
+        batch, groups = call.shape[0], call.k.shape[1]
+        group = call.shape[1] // groups
+        with torch.no_grad():
+            whole = run(made, call)
+        for b in range(batch):
+            for g in range(groups):
+                if name.endswith("a projection a head") and groups > 1:
+                    continue  # its heads have matrices of their own
+                row, heads = slice(b, b + 1), slice(g * group, (g + 1) * group)
+                options = {x: call.part(x, row, heads) for x in ("mask", "bias") if x in call.options}
+                if mechanism.draws.get("mask") == "keys" and "mask" in options:
+                    options["mask"] = call.options["mask"].broadcast_to(batch, 1, 1, call.shape[3])[row]
+                tensors = call.q[row, heads], call.k[row, slice(g, g + 1)], call.v[row, slice(g, g + 1)]
+                if call.k is call.q:
+                    tensors = call.q[row, heads], call.q[row, heads], call.v[row, heads]
+                with torch.no_grad():
+                    alone = run(made, call.on(*tensors, **options))
+                assert close(alone, whole[row, heads], 6 * mechanism.tolerance(call))
+
+    check()
+
+
+@each
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad], ids=["inference", "no grad"])
+def test_it_works_where_no_gradient_is_kept(name, mode):
+    mechanism = MECHANISMS[name]
+
+    @examples(10)
+    @given(mechanism.calls())
+    def check(call):
+        made = mechanism.make(call)
+        with mode():
+            out = run(made, call)
+        assert not out.requires_grad and close(out, run(made, call), mechanism.tolerance(call))
+
+    check()
+
+
+@each
+def test_under_autocast_it_keeps_the_dtype_of_q(name):
+    mechanism = MECHANISMS[name]
+
+    @examples(15)
+    @given(mechanism.calls(spreads=(0.1, 1.0)))
+    def check(call):
+        made = mechanism.make(call)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            out = run(made, call)
+        assert out.dtype == call.q.dtype
+        with torch.no_grad():
+            assert close(out, run(made, call), 6 * 4e-2)
+
+    check()
+
+
+def test_the_table_would_notice_a_fault():
+    """One wrong line in a mechanism, and the properties above fail."""
+
+    def blind(q, k, v, *, mask=None, bias=None, causal=False, scale=None):
+        return attn_core.attention(q, k, v, mask=mask, bias=None, causal=causal, scale=scale)
+
+    @examples(60)
+    @given(MECHANISMS["attention"].calls())
+    def check(call):
+        assert close(blind(*call.tensors, **call.options), MECHANISMS["attention"].expected(None, call), 1e-4)
+
+    with pytest.raises(AssertionError):
+        check()

@@ -1,0 +1,52 @@
+"""The Triton kernels on drawn calls, in Triton's interpreter, which wants a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+
+from attn_core import attention_with_weights
+from tests import reference
+from tests.properties.draws import calls, examples
+
+pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
+
+from attn_core.mechanisms.flash_triton import flash_attention_triton  # noqa: E402
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
+def test_kernels_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300
+    )
+    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@examples(25)
+@given(calls(spreads=(0.1, 1.0)))
+def check_against_the_reference(call):
+    """Any layout, mask and bias; the gradients those of the explicit path in float64, and inputs left alone."""
+    inputs = [x.detach().clone(memory_format=torch.preserve_format).requires_grad_() for x in call.tensors]
+    kept = [x.detach().clone() for x in inputs]
+    out = flash_attention_triton(*inputs, **call.options)
+    expected, _ = reference.attention(*call.tensors, **call.options)
+    assert (out - expected).abs().le(2 * reference.tolerance(torch.float32)).all()
+    plain = [x.detach().double().requires_grad_() for x in call.tensors]
+    toward = torch.randn(out.shape, generator=torch.Generator().manual_seed(0))
+    found = torch.autograd.grad(out, inputs, toward)
+    wanted = torch.autograd.grad(attention_with_weights(*plain, **call.options)[0], plain, toward.double())
+    for one, other in zip(found, wanted, strict=True):
+        assert (one - other).abs().le(20 * reference.tolerance(torch.float32)).all()
+    assert all(torch.equal(x.detach(), y) for x, y in zip(inputs, kept, strict=True))
+
+
+if INTERPRETED:
+    test_it_equals_the_reference_forward_and_backward = check_against_the_reference
