@@ -234,33 +234,49 @@ MOMENTS = [
 ]
 
 
-def torment(path):
-    """Kill the run at each of ``MOMENTS``, then after random times, and print how many steps the file holds each time.
+KILLS = 20
 
-    The file must be whole whenever there is one. A fast machine may finish before the last kill.
+
+def telling(pipe):
+    """The usual loss, which says through ``pipe`` that another step begins."""
+
+    def loss(net, batch):
+        os.write(pipe, b".")
+        return target_loss(net, batch)
+
+    return loss
+
+
+def torment(path):
+    """Kill the run ``KILLS`` times, and print how many steps the file holds each time: it must be whole if it is there.
+
+    First at each of ``MOMENTS``; then at some moment of one of the next few steps, so that the run never ends before.
     """
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1)])  # imports half of torch: here once, not in every child
     draw = random.Random(0)
     steps = []
-    for kill in [*MOMENTS, *(draw.uniform(0, 0.25) for _ in range(12))]:
+    for kill in [*MOMENTS, *[None] * (KILLS - len(MOMENTS))]:
+        here, there = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                if isinstance(kill, tuple):
+                os.close(here)
+                if kill is not None:
                     name, count, instead = kill
                     at_call(count, name, instead)
-                run(model(), path)
+                run(model(), path, loss=telling(there))
             except BaseException:
                 traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        if isinstance(kill, float):
-            time.sleep(kill)
+            os._exit(1)
+        os.close(there)
+        if kill is None:
+            for _ in range(draw.randint(1, 7)):
+                assert os.read(here, 1), "the run goes on"
+            time.sleep(draw.uniform(0, 0.01))  # about what a step takes, with its checkpoint
             os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status == 0:
-            break
+        os.close(here)
         assert status == -signal.SIGKILL, (kill, status)
         steps.append(len(load(path).tensors["losses"]) if path.exists() else -1)
     print(*steps)
@@ -277,7 +293,8 @@ def test_a_run_killed_at_any_moment_ends_as_one_never_stopped(tmp_path):
         killed = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert killed.returncode == 0, killed.stderr
         steps = [int(step) for step in killed.stdout.split()]
-        assert steps[:6] == [-1, -1, 0, 6, 12, 18] and steps == sorted(steps) and len(steps) > 6
+        assert steps[:6] == [-1, -1, 0, 6, 12, 18] and steps == sorted(steps) and len(steps) == KILLS
+        assert len(set(steps)) > 12, "they were not killed at the same place"
         resumed, never = model(1), model()
         assert_same(resumed, run(resumed, path), never, run(never))
     finally:
