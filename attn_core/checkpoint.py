@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from attn_core.contract import kind
+from attn_core.contract import kind, shown
 
 FORMAT = "attn_core checkpoint 1"
 ADAM = ("step", "exp_avg", "exp_avg_sq")
@@ -41,8 +41,9 @@ def save(path: Path | str, checkpoint: Checkpoint) -> None:
 
     Raises:
         OSError: the file cannot be written; an older one is left as it was.
+        ValueError: ``path`` is no path.
     """
-    path = Path(path)
+    path = _path(path)
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in checkpoint.tensors.items()
@@ -69,23 +70,30 @@ def load(path: Path | str) -> Checkpoint:
     """Read what ``save`` wrote; the tensors are on the CPU.
 
     Raises:
-        ValueError: the file is no checkpoint, or it is damaged or cut short; the message names it.
+        ValueError: the file is no checkpoint, or it is damaged or cut short; the message names it. Or ``path`` is none.
         OSError: it cannot be read.
     """
-    content = Path(path).read_bytes()
+    content = _path(path).read_bytes()
     try:
         tensors = safetensors.torch.load(content)
-    except SafetensorError as error:
-        raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: {error}") from None
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype of the format that PyTorch has not
+        raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: {str(error):.120}") from None
     metadata = header.get("__metadata__") or {}
     if metadata.get("format") != FORMAT:
         found = metadata.get("format", "another safetensors file")
-        raise ValueError(f"checkpoint: expected a file of format {FORMAT!r}, got {path}: {found}")
+        raise ValueError(f"checkpoint: expected a file of format {FORMAT!r}, got {path}: {found:.80}")
     text = metadata.get("text", "")
     if metadata.get("checksum") != _checksum(tensors, text):
         raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: its checksum does not fit its content")
-    return Checkpoint(tensors, **json.loads(text))
+    try:
+        saved = json.loads(text)
+    except (ValueError, RecursionError):
+        saved = None
+    fits = isinstance(saved, dict) and saved.keys() == {"settings", "progress"}
+    if not fits or not all(isinstance(part, dict) for part in saved.values()):
+        raise ValueError(f"checkpoint: expected settings and progress in JSON, got {path}: {text:.80}")
+    return Checkpoint(tensors, **saved)
 
 
 def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint | None:
@@ -95,7 +103,7 @@ def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint |
         ValueError: as ``load``; or the file was written under other settings: the message names what differs.
         OSError: the file cannot be read.
     """
-    if not Path(path).exists():
+    if not _path(path).exists():
         return None
     saved = load(path)
     names = {**saved.settings, **settings}
@@ -172,6 +180,12 @@ def _restore_random_state(tensors: Mapping[str, Tensor]) -> None:
             torch.cuda.set_rng_state(tensors[f"random/cuda/{index}"], index)
     if torch.backends.mps.is_available() and "random/mps" in tensors:
         torch.mps.set_rng_state(tensors["random/mps"])
+
+
+def _path(path: Path | str) -> Path:
+    if not isinstance(path, Path | str) or "\0" in str(path):
+        raise ValueError(f"path: expected a path, got {shown(path)}")
+    return Path(path)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

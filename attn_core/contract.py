@@ -1,9 +1,10 @@
 """The checks behind the attention contract, and the words of their messages."""
 
 import math
+import reprlib
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -48,13 +49,41 @@ def check_inputs(
     if mask is not None:
         check_mask(mask, scores, q.device)
     if bias is not None:
-        if not isinstance(bias, Tensor) or not bias.dtype.is_floating_point:
-            raise ValueError(f"bias: expected a floating tensor, got {kind(bias)} (a boolean one is a mask)")
-        _check_broadcast("bias", bias, scores, q.device)
+        check_bias(bias, scores, q.device)
     if not isinstance(causal, bool):
-        raise ValueError(f"causal: expected True or False, got {causal!r}")
-    if scale is not None and (not isinstance(scale, int | float) or not math.isfinite(scale)):
-        raise ValueError(f"scale: expected a finite number or None, got {scale!r}")
+        raise ValueError(f"causal: expected True or False, got {shown(causal)}")
+    check_scale(scale)
+
+
+def check_bias(bias: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Check that ``bias`` is floating, on ``device``, and broadcasts to the scores' ``shape``.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(bias, Tensor) or not bias.dtype.is_floating_point:
+        raise ValueError(f"bias: expected a floating tensor, got {kind(bias)} (a boolean one is a mask)")
+    _check_broadcast("bias", bias, shape, device)
+
+
+def check_count(name: str, count: int) -> None:
+    """Check that the number called ``name`` is an integer of at least 0.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ValueError(f"{name}: expected an integer of at least 0, got {shown(count)}")
+
+
+def check_dropout(dropout: float) -> None:
+    """Check that ``dropout`` is a probability below 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not is_number(dropout) or not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout: expected a probability in [0, 1), got {shown(dropout)}")
 
 
 def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
@@ -69,6 +98,16 @@ def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> 
         raise ValueError(
             f"{name}: expected leading axes that go with {other_name}'s {tuple(other.shape)}, got {tuple(tensor.shape)}"
         ) from None
+
+
+def check_lengths(lengths: Tensor, batch: int) -> None:
+    """Check that there is one length for each row of the batch; ``masks.valid`` says what lengths are.
+
+    Raises:
+        ValueError: there is not.
+    """
+    if lengths.shape != (batch,):
+        raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
@@ -94,6 +133,38 @@ def check_key_mask(mask: Tensor) -> None:
         )
 
 
+def check_mechanism(mechanism: object) -> None:
+    """Check that ``mechanism`` can be called, and is not the class of one.
+
+    Raises:
+        ValueError: it cannot, or is.
+    """
+    if isinstance(mechanism, type):
+        raise ValueError(f"mechanism: expected a made one, as {mechanism.__name__}(), got the class itself")
+    if not callable(mechanism):
+        raise ValueError(f"mechanism: expected a callable of the contract, got {kind(mechanism)}")
+
+
+def check_factory(name: str, factory: object) -> None:
+    """Check that ``factory`` is called to make modules, and is not one of them.
+
+    Raises:
+        ValueError: it is one, or cannot be called.
+    """
+    if not callable(factory) or isinstance(factory, nn.Module):
+        raise ValueError(f"{name}: expected a function that makes one, got {kind(factory)}")
+
+
+def check_scale(scale: float | None) -> None:
+    """Check that ``scale`` is a finite number or None.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
+        raise ValueError(f"scale: expected a finite number or None, got {shown(scale)}")
+
+
 def check_size(name: str, size: int) -> None:
     """Check that the size called ``name`` is an integer of at least 1.
 
@@ -101,7 +172,27 @@ def check_size(name: str, size: int) -> None:
         ValueError: it is not.
     """
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"{name}: expected an integer of at least 1, got {size!r}")
+        raise ValueError(f"{name}: expected an integer of at least 1, got {shown(size)}")
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a plain number: not True or False, no text, no tensor."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
+    """Check that ``x`` is floating, ``(batch, length, size)``, on the device and (but under autocast) of the dtype of
+    ``weight``.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
+        raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
+    if x.device != weight.device:
+        raise ValueError(f"{name}: expected device {weight.device}, the weights', got {x.device}")
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"{name}: expected dtype {weight.dtype}, the weights', got {x.dtype}")
 
 
 def kind(value: object) -> str:
@@ -109,6 +200,15 @@ def kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return type(value).__name__
+
+
+def shown(value: object) -> str:
+    """What came, for an error message, if it is not a tensor: in one line, and cut where it is long."""
+    return kind(value) if isinstance(value, Tensor) else _SHORT.repr(value).replace("\n", " ")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:

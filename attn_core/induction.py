@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_size, check_tokens, kind
+from attn_core.contract import check_size, check_tokens, kind, shown
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
 
@@ -85,12 +85,14 @@ def draw_repeats(
     Everything is drawn from ``generator``, on its device.
 
     Raises:
-        ValueError: a size below 1, or a ``piece`` that is not 2 ≤ shortest ≤ longest ≤ length / 2.
+        ValueError: a size below 1, a ``piece`` that is not 2 ≤ shortest ≤ longest ≤ length / 2, or no generator.
 
     Source: after the repeated random sequences of Olsson et al. 2022, "In-context Learning and Induction Heads".
     """
     for name, given in (("batch_size", batch_size), ("length", length), ("vocab_size", vocab_size)):
         check_size(name, given)
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator: expected a torch.Generator, got {kind(generator)}")
     shortest, longest = _checked(piece, length)
     device, rows = generator.device, (batch_size, 1)
     size = torch.randint(shortest, longest + 1, rows, generator=generator, device=device)
@@ -112,6 +114,9 @@ def next_token_losses(logits: Tensor, tokens: Tensor) -> Tensor:
     Raises:
         ValueError: shapes that do not go together, or fewer than two tokens.
     """
+    for name, given in (("logits", logits), ("tokens", tokens)):
+        if not isinstance(given, Tensor):
+            raise ValueError(f"{name}: expected a tensor, got {kind(given)}")
     if logits.dim() != 3 or tokens.shape != logits.shape[:2] or tokens.shape[1] < 2:
         wanted = f"shape {tuple(logits.shape[:2])}, as logits, with two tokens at least"
         raise ValueError(f"tokens: expected {wanted}, got {tuple(tokens.shape)}")
@@ -202,7 +207,7 @@ def induction_scores(weights: Tensor, tokens: Tensor) -> Tensor:
     Source: Olsson et al. 2022.
     """
     _check_square(weights)
-    if tokens.shape != (weights.shape[0], weights.shape[2]):
+    if not isinstance(tokens, Tensor) or tokens.shape != (weights.shape[0], weights.shape[2]):
         wanted = (weights.shape[0], weights.shape[2])
         raise ValueError(f"tokens: expected shape {wanted}, to go with weights, got {kind(tokens)}")
     came_before = (tokens[:, :, None] == tokens[:, None, :]).tril(-1)
@@ -222,10 +227,12 @@ def head_off(layer: MultiHeadAttention, head: int) -> Iterator[None]:
     the columns are what they were.
 
     Raises:
-        ValueError: ``head`` is not one of the layer's.
+        ValueError: ``layer`` is of another kind, or ``head`` is not one of its heads.
     """
-    if not 0 <= head < layer.num_heads:
-        raise ValueError(f"head: expected one of the layer's, from 0 to {layer.num_heads - 1}, got {head}")
+    if not isinstance(layer, MultiHeadAttention):
+        raise ValueError(f"layer: expected a MultiHeadAttention, got {kind(layer)}")
+    if type(head) is not int or not 0 <= head < layer.num_heads:
+        raise ValueError(f"head: expected one of the layer's, from 0 to {layer.num_heads - 1}, got {shown(head)}")
     columns = layer.out.weight.detach()[:, head * layer.head_dim : (head + 1) * layer.head_dim]
     kept = columns.clone()
     columns.zero_()
@@ -237,13 +244,14 @@ def head_off(layer: MultiHeadAttention, head: int) -> Iterator[None]:
 
 def _checked(piece: tuple[int, int], length: int) -> tuple[int, int]:
     """The shortest and the longest piece."""
-    shortest, longest = piece
+    pair = isinstance(piece, tuple | list) and len(piece) == 2 and all(type(size) is int for size in piece)
+    shortest, longest = piece if pair else (0, 0)
     if not 2 <= shortest <= longest <= length / 2:
-        raise ValueError(f"piece: expected 2 <= shortest <= longest <= half of length {length}, got {piece}")
+        raise ValueError(f"piece: expected 2 <= shortest <= longest <= half of length {length}, got {shown(piece)}")
     return shortest, longest
 
 
 def _check_square(weights: Tensor) -> None:
-    square = weights.dim() == 4 and weights.shape[2] == weights.shape[3]
+    square = isinstance(weights, Tensor) and weights.dim() == 4 and weights.shape[2] == weights.shape[3]
     if not square or weights.shape[2] < 2:
         raise ValueError(f"weights: expected shape (B, H, T, T) with two tokens at least, got {kind(weights)}")

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_count, check_size, check_vectors, kind
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
 
@@ -33,8 +33,7 @@ class LongformerAttention(nn.Module):
         check_size("num_heads", num_heads)
         if model_dim % num_heads:
             raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-        if not isinstance(window, int) or isinstance(window, bool) or window < 0:
-            raise ValueError(f"window: expected an integer of at least 0, got {window!r}")
+        check_count("window", window)
         check_size("dilation", dilation)
         self.num_heads, self.head_dim = num_heads, model_dim // num_heads
         self.window, self.dilation = window, dilation
@@ -113,13 +112,7 @@ class LongformerAttention(nn.Module):
         return self.out(joined if mask is None else joined.masked_fill(~mask[..., None], 0.0))
 
     def _check(self, x: Tensor, global_tokens: Tensor | None, mask: Tensor | None) -> None:
-        size, weight = self.query.in_features, self.query.weight
-        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
-            raise ValueError(f"x: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
-        if x.device != weight.device:
-            raise ValueError(f"x: expected device {weight.device}, the weights', got {x.device}")
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"x: expected dtype {weight.dtype}, the weights', got {x.dtype}")
+        check_vectors("x", x, self.query.in_features, self.query.weight)
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
             if chosen is None:
                 continue

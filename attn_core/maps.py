@@ -134,7 +134,7 @@ def _array(values: Any, name: str) -> np.ndarray:
         values = values.detach().cpu()
         values = (values.float() if values.is_floating_point() else values).numpy()
     try:
-        if np.iscomplexobj(values):
+        if np.iscomplexobj(values) or getattr(values, "dtype", np.dtype(float)).kind in "SU":  # "1" would become 1
             raise TypeError
         return np.array(values, dtype=np.float32)
     except (TypeError, ValueError):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind, shown
 
 Words = Sequence[str]
 
@@ -14,11 +14,14 @@ def bleu(hypotheses: Sequence[Words], references: Sequence[Words]) -> float:
     """Corpus BLEU of tokenised sentences, from 0 to 100, computed by sacreBLEU without further tokenisation.
 
     Raises:
-        ValueError: no sentences, another number of references, or a sentence that is one string.
+        ValueError: no sentences, another number of references, a sentence that is one string, or a word that is none.
 
     Source: Papineni et al. 2002; Post 2018 (sacreBLEU).
     """
     _check_paired(hypotheses, references)
+    for name, sentences in (("hypotheses", hypotheses), ("references", references)):
+        for word in (word for words in sentences for word in words if not isinstance(word, str)):
+            raise ValueError(f"{name}: expected words that are strings, got {shown(word)}")
     import sacrebleu
 
     joined = ([" ".join(words) for words in sentences] for sentences in (hypotheses, references))
@@ -53,8 +56,11 @@ def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tup
     _check_paired(attentions, links, first="attentions", second="links")
     wrong = total = 0
     for number, (weights, pairs) in enumerate(zip(attentions, links, strict=True)):
-        if weights.dim() != 2:
-            raise ValueError(f"attentions: expected maps of shape (T, S), got {tuple(weights.shape)} at {number}")
+        if not isinstance(weights, Tensor) or weights.dim() != 2:
+            got = tuple(weights.shape) if isinstance(weights, Tensor) else kind(weights)
+            raise ValueError(f"attentions: expected maps of shape (T, S), got {got} at {number}")
+        if not isinstance(pairs, Collection) or not all(isinstance(x, tuple | list) and len(x) == 2 for x in pairs):
+            raise ValueError(f"links: expected pairs (source, target) for sentence {number}, got {shown(pairs)}")
         if not weights.dtype.is_floating_point or not torch.isfinite(weights).all():
             raise ValueError(f"attentions: expected finite floating weights, got others in the map at {number}")
         # A row without any weight guesses nothing, and that is wrong.
@@ -98,6 +104,9 @@ def diagonal_guess(source_length: int, target_length: int) -> Tensor:
 def _check_paired(
     found: Sequence[object], wanted: Sequence[object], *, first: str = "hypotheses", second: str = "references"
 ) -> None:
+    for name, given in ((first, found), (second, wanted)):
+        if not isinstance(given, Sequence):
+            raise ValueError(f"{name}: expected a sequence with an entry for each sentence, got {kind(given)}")
     if not len(found):
         raise ValueError(f"{first}: expected at least one sentence, got none")
     if len(found) != len(wanted):
@@ -105,4 +114,6 @@ def _check_paired(
     for name, sentences in ((first, found), (second, wanted)):
         for sentence in sentences:
             if isinstance(sentence, str):
-                raise ValueError(f"{name}: expected sentences as sequences of words, got the string {sentence!r}")
+                raise ValueError(f"{name}: expected sentences as sequences of words, got the string {shown(sentence)}")
+            if not isinstance(sentence, Collection | Tensor):
+                raise ValueError(f"{name}: expected sentences as sequences of words, got {kind(sentence)}")

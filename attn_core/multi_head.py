@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import KVCache
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_bias, check_mask, check_mechanism, check_size, check_vectors, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
 
@@ -27,7 +27,8 @@ class MultiHeadAttention(nn.Module):
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
     Raises:
-        ValueError: a size below 1, heads that do not divide, ``positions`` for other heads, or sizes that bar sharing.
+        ValueError: a size below 1, heads that do not divide, ``positions`` for other heads or acting elsewhere than in
+            the scores, a ``mechanism`` that cannot be called, or sizes that bar sharing.
 
     Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
     weights start after Glorot and Bengio 2010, the biases at zero.
@@ -72,6 +73,7 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
+        check_mechanism(self.mechanism)
         for projection in (self.query, self.key, self.value, self.out):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
@@ -124,13 +126,15 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"{name}: expected {wanted}, got {counts}")
         before = cache.longest if even else held
         k, v = cache.append(*self._project(queries, queries, before), lengths)
-        if not even:  # the last query of a row is not aligned with the last key of the longest row
-            past = masks.causal(queries.shape[1], k.shape[2], held)
-            mask = past if mask is None else mask & past
         try:
+            if not even:  # the last query of a row is not aligned with the last key of the longest row
+                past = masks.causal(queries.shape[1], k.shape[2], held)
+                if mask is not None:
+                    check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
+                mask = past if mask is None else mask & past
             q, bias = self._ask(queries, k, before, bias)
             return self._attend(q, k, v, mask=mask, bias=bias, causal=even)
-        except ValueError:
+        except Exception:
             cache.truncate(held)  # a call that failed can be made again
             raise
 
@@ -252,8 +256,10 @@ class MultiHeadAttention(nn.Module):
             return q, bias
         places = _places(queries, before)
         by_place = self.positions.bias(places, torch.arange(k.shape[2], device=k.device))
-        if by_place is not None:
-            bias = by_place if bias is None else bias + by_place
+        if by_place is not None and bias is not None:
+            check_bias(bias, (len(queries), self.num_heads, queries.shape[1], k.shape[2]), k.device)
+            by_place = bias + by_place
+        bias = bias if by_place is None else by_place
         return (q if shared else self.positions.turn(q, places)), bias
 
     def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
@@ -276,15 +282,11 @@ class MultiHeadAttention(nn.Module):
         return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
 
     def _check(self, name: str, x: Tensor, size: int) -> None:
-        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
-            raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
-        wanted = self.query.weight
-        if x.device != wanted.device:
-            raise ValueError(f"{name}: expected device {wanted.device}, the weights', got {x.device}")
-        if x.dtype != wanted.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"{name}: expected dtype {wanted.dtype}, the weights', got {x.dtype}")
+        check_vectors(name, x, size, self.query.weight)
 
     def _check_positions(self, positions: RelativePositions) -> None:
+        if not hasattr(positions, "turn"):
+            raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
         place = torch.zeros(1, dtype=torch.long)
         positions.turn(torch.zeros(1, self.num_heads, 1, self.head_dim), place)
         by_place = positions.bias(place, place)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_scale, check_size, kind, shown
 from attn_core.mechanisms.online import OnlineSoftmax
 from attn_core.paging import BlockTables
 
@@ -59,12 +59,17 @@ class BlockPool:
         """Copy whole blocks, pairs (source block, target block), one after the other.
 
         Raises:
-            ValueError: a block is not there. Nothing is copied then.
+            ValueError: what is no pair of blocks, or a block that is not there. Nothing is copied then.
         """
+        if not isinstance(copies, Iterable):
+            raise ValueError(f"copies: expected pairs (source block, target block), got {shown(copies)}")
         copies = list(copies)
-        for block in (block for pair in copies for block in pair):
-            if not 0 <= block < len(self.keys):
-                raise ValueError(f"copies: expected blocks from 0 to {len(self.keys) - 1}, got {block}")
+        for pair in copies:
+            if not isinstance(pair, tuple | list) or len(pair) != 2 or any(type(block) is not int for block in pair):
+                raise ValueError(f"copies: expected pairs (source block, target block), got {shown(pair)}")
+            for block in pair:
+                if not 0 <= block < len(self.keys):
+                    raise ValueError(f"copies: expected blocks from 0 to {len(self.keys) - 1}, got {block}")
         for source, target in copies:  # in turn, since a target may be the source of a later copy
             for store in (self.keys, self.values):
                 store[target].copy_(store[source])
@@ -80,7 +85,11 @@ class BlockPool:
             ValueError: a shape, dtype or device does not fit, a tensor requires a gradient, or a slot is not there
                 (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
         """
-        index = torch.as_tensor(slots, device=self.keys.device)
+        try:
+            index = torch.as_tensor(slots)
+        except (TypeError, ValueError, RuntimeError):  # no numbers, or rows that differ in length
+            raise ValueError(f"slots: expected integers of shape (N, 2), got {shown(slots)}") from None
+        index = index.to(self.keys.device)
         index = index if index.numel() else index.new_empty(0, 2, dtype=torch.long)
         if index.dtype not in (torch.int64, torch.int32) or index.dim() != 2 or index.shape[1] != 2:
             raise ValueError(f"slots: expected integers of shape (N, 2), got {kind(index)}")
@@ -227,8 +236,7 @@ def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tens
     if table.device != q.device:
         raise ValueError(f"table: expected q's device {q.device}, got {table.device}")
     _check_range("lengths", "lengths", lengths, table.shape[1] * block_size + 1)
-    if scale is not None and (not isinstance(scale, int | float) or not math.isfinite(scale)):
-        raise ValueError(f"scale: expected a finite number or None, got {scale!r}")
+    check_scale(scale)
     starts = torch.arange(0, table.shape[1] * block_size, block_size, device=q.device)
     table = table.masked_fill(starts >= lengths.to(q.device)[:, None], 0)
     if table.device.type == "cpu":

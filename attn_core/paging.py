@@ -35,7 +35,7 @@ class BlockTables:
 
     Raises:
         ValueError: a size is not an integer of at least 1. In every method: a sequence or block that is not there, a
-            number of tokens that is not an integer in the range named.
+            number of tokens that is not an integer in the range named, a growth that is no mapping.
 
     Source: Kwon et al. 2023, sections 4.2 (block tables), 4.4 (sharing, reference counts, copy-on-write).
     """
@@ -165,6 +165,8 @@ class BlockTables:
 
     def blocks_needed(self, growth: Mapping[int, int]) -> int:
         """How many free blocks ``append_all(growth)`` would take, those for copies included."""
+        if not isinstance(growth, Mapping):
+            raise ValueError(f"growth: expected a mapping {{sequence: tokens}}, got {type(growth).__name__}")
         needed = 0
         left: Counter[int] = Counter()  # how many of a shared block's owners will have left it for their copies
         for sequence, tokens in growth.items():

@@ -45,8 +45,7 @@ def sinusoidal(
     """
     if not isinstance(length, int) or isinstance(length, bool) or length < 0:
         raise ValueError(f"length: expected an integer of at least 0, got {length!r}")
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
+    _check_dtype(dtype)
     return _encode(torch.arange(length, device=device), dim, base).to(dtype)
 
 
@@ -64,13 +63,15 @@ def relative_rotation(
     ``delta`` may be negative, or no integer.
 
     Raises:
-        ValueError: ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0.
+        ValueError: ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0, or ``dtype`` not
+            floating.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     if not isinstance(delta, int | float) or isinstance(delta, bool) or not math.isfinite(delta):
         raise ValueError(f"delta: expected a finite number, got {delta!r}")
     _check_even("dim", dim)
+    _check_dtype(dtype)
     angles = delta * _frequencies(dim, base, torch.device(device or "cpu"))
     cos, sin = angles.cos(), angles.sin()
     blocks = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
@@ -131,8 +132,12 @@ class Learned(nn.Module):
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         max_length, dim = self.weight.shape
         _check_placed(x, dim, offset)
-        longest = int(offset.max()) if isinstance(offset, Tensor) and offset.numel() else 0
-        end = (longest if isinstance(offset, Tensor) else offset) + x.shape[1]
+        first = longest = 0 if isinstance(offset, Tensor) else offset
+        if isinstance(offset, Tensor) and offset.numel():
+            first, longest = (int(number) for number in torch.aminmax(offset))
+        if first < 0:  # it would be counted from the end
+            raise ValueError(f"offset: expected integers of at least 0, got {first}")
+        end = longest + x.shape[1]
         if end > max_length:
             raise ValueError(f"x: expected positions below max_length {max_length}, got position {end - 1}")
         placed = self.weight[_places(x, dim, offset)] if isinstance(offset, Tensor) else self.weight[offset:end]
@@ -258,6 +263,11 @@ def _check_placed(x: Tensor, dim: int, offset: int | Tensor) -> None:
 def _check_base(base: float) -> None:
     if not isinstance(base, int | float) or isinstance(base, bool) or not (math.isfinite(base) and base > 0):
         raise ValueError(f"base: expected a finite number above 0, got {base!r}")
+
+
+def _check_dtype(dtype: torch.dtype) -> None:
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
 
 
 def _check_even(name: str, size: int) -> None:

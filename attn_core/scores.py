@@ -27,7 +27,7 @@ class Dot(nn.Module):
         """Scores ``(…, T, S)`` of queries ``(…, T, D)``.
 
         Raises:
-            ValueError: the last axes differ.
+            ValueError: the last axes, the dtypes or the devices differ, or the leading axes do not broadcast.
         """
         _check_vectors("keys", prepared)
         _check_vectors("queries", queries, size=prepared.shape[-1], of=prepared)
@@ -57,7 +57,7 @@ class General(nn.Module):
     Source: Luong et al. 2015, section 3.1, "general".
 
     Raises:
-        ValueError: a size below 1; in use, a last axis of another size.
+        ValueError: a size below 1; in use, a last axis of another size, another dtype or device than the weights'.
     """
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
@@ -68,11 +68,12 @@ class General(nn.Module):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """W k, the keys seen from the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
-        _check_vectors("keys", keys, size=self.key_to_query.in_features)
+        _check_vectors("keys", keys, size=self.key_to_query.in_features, weight=self.key_to_query.weight)
         return self.key_to_query(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, Dq)``."""
+        _check_vectors("keys", prepared)
         _check_vectors("queries", queries, size=self.key_to_query.out_features, of=prepared)
         return queries @ prepared.transpose(-2, -1)
 
@@ -90,7 +91,7 @@ class Additive(nn.Module):
     Source: Bahdanau et al. 2015, appendix A.1.2; Luong et al. 2015, section 3.1, "concat".
 
     Raises:
-        ValueError: a size below 1; in use, a last axis of another size.
+        ValueError: a size below 1; in use, a last axis of another size, another dtype or device than the weights'.
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
@@ -104,11 +105,12 @@ class Additive(nn.Module):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """U k, the keys' half of the perceptron: ``(…, S, Dk)`` to ``(…, S, hidden)``."""
-        _check_vectors("keys", keys, size=self.key.in_features)
+        _check_vectors("keys", keys, size=self.key.in_features, weight=self.key.weight)
         return self.key(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, Dq)``."""
+        _check_vectors("keys", prepared)
         _check_vectors("queries", queries, size=self.query.in_features, of=prepared)
         hidden = torch.tanh(self.query(queries).unsqueeze(-2) + prepared.unsqueeze(-3))
         return self.energy(hidden).squeeze(-1)
@@ -118,13 +120,22 @@ class Additive(nn.Module):
         return self.score(queries, self.prepare(keys))
 
 
-def _check_vectors(name: str, vectors: Tensor, *, size: int | None = None, of: Tensor | None = None) -> None:
-    """Vectors ``(…, n, size)``; where they meet the prepared keys ``of``, of the same dtype and leading axes."""
+def _check_vectors(
+    name: str, vectors: Tensor, *, size: int | None = None, of: Tensor | None = None, weight: Tensor | None = None
+) -> None:
+    """Vectors ``(…, n, size)``, of the ``weight``'s dtype and device; where they meet the prepared keys ``of``, of
+    theirs, and with the same leading axes.
+    """
     if not isinstance(vectors, Tensor) or not vectors.dtype.is_floating_point or vectors.dim() < 2:
         raise ValueError(f"{name}: expected a floating tensor of at least 2 axes, got {kind(vectors)}")
     if size is not None and vectors.shape[-1] != size:
         raise ValueError(f"{name}: expected size {size} on the last axis, got {vectors.shape[-1]}")
+    for other, whose in ((of, "keys"), (weight, "weights")):
+        if other is None:
+            continue
+        if vectors.device != other.device:
+            raise ValueError(f"{name}: expected the device of the {whose}, {other.device}, got {vectors.device}")
+        if vectors.dtype != other.dtype and not torch.is_autocast_enabled(vectors.device.type):
+            raise ValueError(f"{name}: expected the dtype of the {whose}, {other.dtype}, got {vectors.dtype}")
     if of is not None:
-        if not torch.is_autocast_enabled(vectors.device.type) and vectors.dtype != of.dtype:
-            raise ValueError(f"{name}: expected the dtype of the keys, {of.dtype}, got {vectors.dtype}")
         check_leading(name, vectors, "the keys", of)

@@ -7,6 +7,7 @@ import csv
 import re
 import sys
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +93,10 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
     Raises:
         ValueError: the file is no zip archive.
     """
-    if not zipfile.is_zipfile(download):
-        raise ValueError(f"download: expected a zip archive, got {download.name}")
+    try:
+        zipfile.ZipFile(download).close()
+    except zipfile.BadZipFile as error:  # none at all, cut short, or its directory is damaged
+        raise ValueError(f"download: expected a zip archive, got {download.name}: {error}") from None
     by_number = {str(one.lms_user_id): [one.id] for one in book.students if one.lms_user_id}
     by_name: dict[str, list[str]] = {}
     for one in book.students:
@@ -112,7 +115,8 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
                 continue
             try:
                 done[owners[0]] = _read(archive, member)
-            except (ValueError, RuntimeError, zipfile.BadZipFile) as error:  # too large, encrypted, damaged
+            except (ValueError, RuntimeError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+                # too large, encrypted, damaged in one way or another
                 notes.append(f"{member.filename}: left out, {error}")
     for student, data in done.items():
         place = submitted / student / assignment / f"{assignment}.ipynb"

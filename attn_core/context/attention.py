@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_mechanism, check_size, kind
 from attn_core.mechanisms.dense import Dense
 
 
@@ -38,7 +38,8 @@ class ContextAttention(nn.Module):
     belongs to one layer. ``bias`` adds one to each of the four projections.
 
     Raises:
-        ValueError: a size below 1, or ``num_heads`` does not divide ``model_dim``.
+        ValueError: a size below 1, ``num_heads`` that does not divide ``model_dim``, or a ``mechanism`` that cannot be
+            called.
 
     Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), section "Context-Aware Self-Attention Model".
     """
@@ -63,6 +64,7 @@ class ContextAttention(nn.Module):
         self.query_context, self.key_context = (nn.Linear(context_dim, model_dim, bias=False) for _ in range(2))
         self.query_gate, self.key_gate = (nn.Linear(2 * model_dim, 1) for _ in range(2))
         self.mechanism = Dense() if mechanism is None else mechanism
+        check_mechanism(self.mechanism)
         for projection in self.children():
             if isinstance(projection, nn.Linear):
                 nn.init.xavier_uniform_(projection.weight)

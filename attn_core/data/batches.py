@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from random import Random
 
 import torch
 from torch import Tensor
 
+from attn_core.contract import shown
 from attn_core.data.pairs import Pair
 from attn_core.data.vocab import Vocab
 
@@ -70,13 +71,15 @@ class Batches:
             raise ValueError(f"seed: expected None or an integer of 0 or more, got {seed!r}")
         for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
             if not isinstance(vocab, Vocab):
-                raise ValueError(f"{name}: expected a Vocab, got {vocab!r}")
+                raise ValueError(f"{name}: expected a Vocab, got {shown(vocab)}")
+        if not isinstance(pairs, Iterable):
+            raise ValueError(f"pairs: expected Pair objects, got {shown(pairs)}")
         self.pairs = tuple(pairs)
         if not self.pairs:
             raise ValueError("pairs: expected at least one pair, got none")
         for pair in self.pairs:
             if not isinstance(pair, Pair):
-                raise ValueError(f"pairs: expected Pair objects, got {pair!r}")
+                raise ValueError(f"pairs: expected Pair objects, got {shown(pair)}")
         self.batch_size = batch_size
         self.seed = seed
         self._sources = [torch.tensor([*source_vocab.encode(p.source), Vocab.EOS]) for p in self.pairs]

@@ -8,7 +8,7 @@ follows from its picture, and each word for a colour or a shape has true regions
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_size, is_number, kind
 from attn_core.data.batches import Batch
 from attn_core.data.shapes import SCALES, SHAPES, tiles
 from attn_core.data.vocab import Vocab
@@ -289,9 +289,9 @@ def _checked(
         raise ValueError(f"distractors: expected an integer of 0 or more, got {distractors!r}")
     if objects + distractors > CELLS**2:
         raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
-    if not (math.isfinite(noise) and noise >= 0):
+    if not (is_number(noise) and math.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise: expected a finite number of at least 0, got {noise!r}")
-    for pair in pairs:
+    for pair in pairs if isinstance(pairs, Iterable) else [pairs]:
         if not (isinstance(pair, tuple) and len(pair) == 2 and pair[0] in COLOURS and pair[1] in SHAPES):
             raise ValueError(f"pairs: expected (colour, shape) out of COLOURS and SHAPES, got {pair!r}")
     if len(set(pairs)) < objects:

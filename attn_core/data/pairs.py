@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attn_core.contract import shown
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -23,12 +25,12 @@ class Pair:
     def __post_init__(self) -> None:
         for name, words in (("source", self.source), ("target", self.target)):
             if not isinstance(words, tuple) or not words:
-                raise ValueError(f"{name}: expected a non-empty tuple of words, got {words!r}")
+                raise ValueError(f"{name}: expected a non-empty tuple of words, got {shown(words)}")
             for word in words:
                 if not isinstance(word, str) or not word:
-                    raise ValueError(f"{name}: expected words that are non-empty strings, got {word!r}")
+                    raise ValueError(f"{name}: expected words that are non-empty strings, got {shown(word)}")
         if not isinstance(self.links, frozenset):
-            raise ValueError(f"links: expected a frozenset of index pairs, got {self.links!r}")
+            raise ValueError(f"links: expected a frozenset of index pairs, got {shown(self.links)}")
         for link in self.links:
             if not (
                 isinstance(link, tuple)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from attn_core.contract import kind
 from attn_core.data.clauses import write
 from attn_core.data.grammar import stream
 from attn_core.data.lexicon import ADJECTIVES, TIMES, Noun
@@ -38,6 +39,8 @@ def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[N
     Source: Devlin et al. 2018, section 3.1, task 2, whose "sentences" are stretches of text too.
     """
     check_sizes({"seed": seed})
+    if not isinstance(paragraphs, Sequence):
+        raise ValueError(f"paragraphs: expected two or more, got {kind(paragraphs)}")
     if len(paragraphs) < 2:
         raise ValueError(f"paragraphs: expected two or more, got {len(paragraphs)}")
     alike: dict[int, list[Paragraph]] = {}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
+from attn_core.contract import shown
 from attn_core.data.grammar import Corpus, stream
 from attn_core.data.pairs import Pair
 from attn_core.data.tokens import INVISIBLE, tokenize
@@ -21,6 +22,8 @@ SHA1 = "94646ad1522d915e7b0f9296181140edcf86a4f5"
 ARCHIVE, MEMBER = "fra-eng.zip", "fra.txt"
 VARIABLE = "ATTN_CORE_DATA"
 """The environment variable that names a copy of the archive, or the folder that holds one."""
+_LARGEST = 2**27
+"""Bytes of sentences at most, several times the true archive's: a small archive can claim to hold any number."""
 _ADVICE = f"Set {VARIABLE} to the path of an undamaged copy of {ARCHIVE} to read that one."
 
 _VISIBLE = re.compile(rf"[^\s{INVISIBLE}]")
@@ -42,7 +45,7 @@ def tatoeba_corpus(
 
     Raises:
         ValueError: a size, `max_words` or seed that is no such number; more pairs than the archive has; an archive
-            that is damaged or has other contents; a download with the wrong hash.
+            that is damaged, has other contents or holds far too much; a download with the wrong hash.
         ConnectionError: the download failed.
         FileNotFoundError: there is no archive where `ATTN_CORE_DATA` says.
     """
@@ -145,15 +148,20 @@ def _fetch(address: str, path: str, _: object) -> None:
 def _read(path: Path) -> list[tuple[str, str]]:
     """The English and the French side of each line, in the archive's order."""
     content = BytesIO(path.read_bytes())
+    size, data = 0, b""
     try:
         with zipfile.ZipFile(content) as archive:
             names = archive.namelist()
-            members = [name for name in names if PurePosixPath(name).name == MEMBER]
-            data = archive.read(members[0]) if len(members) == 1 else b""
+            members = [n for n in names if PurePosixPath(n).name == MEMBER and not n.endswith("/")]
+            if len(members) == 1:
+                size = archive.getinfo(members[0]).file_size
+                data = archive.read(members[0]) if size <= _LARGEST else b""  # no more than it claims is unpacked
     except Exception as error:  # on damage, zipfile raises BadZipFile, zlib.error, EOFError, OSError and yet others
         raise ValueError(f"{path}: expected a zip archive, got a damaged one or none: {error}. {_ADVICE}") from error
     if len(members) != 1:
-        raise ValueError(f"{path}: expected one member {MEMBER}, got {names}. {_ADVICE}")
+        raise ValueError(f"{path}: expected one member {MEMBER}, got {shown(names)}. {_ADVICE}")
+    if size > _LARGEST:
+        raise ValueError(f"{path}: expected at most {_LARGEST:,} bytes in {members[0]:.80}, got {size:,}. {_ADVICE}")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -166,7 +174,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
         if len(sides) < 2 or not (_VISIBLE.search(sides[0]) and _VISIBLE.search(sides[1])):
             raise ValueError(
                 f"{path}: {members[0]}, line {number}: expected an English sentence, a tab and a French sentence, "
-                f"got {row[:80]!r}. {_ADVICE}"
+                f"got {shown(row)}. {_ADVICE}"
             )
         pairs.append((sides[0], sides[1]))
     return pairs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from attn_core.contract import shown
+
 INVISIBLE = "\u00ad\u200b\ufeff"
 """Soft hyphen, zero-width space, byte order mark: characters that stand for nothing."""
 REWRITTEN = (("’", "'"), ("‘", "'"), *((character, "") for character in INVISIBLE), ("n't", " n't"))
@@ -32,7 +34,7 @@ def tokenize(text: str) -> tuple[str, ...]:
     Raises: ValueError for something that is not a string.
     """
     if not isinstance(text, str):
-        raise ValueError(f"text: expected a string, got {text!r}")
+        raise ValueError(f"text: expected a string, got {shown(text)}")
     text = text.lower()
     for old, new in REWRITTEN:  # ten times as fast as str.translate
         text = text.replace(old, new)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from attn_core.contract import shown
+
 
 class Vocab:
     """The words of some sentences, numbered by frequency, then alphabet, after four special tokens.
@@ -25,10 +27,12 @@ class Vocab:
     def __init__(self, sentences: Iterable[Sequence[str]], *, min_count: int = 1) -> None:
         if type(min_count) is not int or min_count < 1:
             raise ValueError(f"min_count: expected an integer of 1 or more, got {min_count!r}")
+        if not isinstance(sentences, Iterable):
+            raise ValueError(f"sentences: expected sequences of words, got {shown(sentences)}")
         counts: Counter[str] = Counter()
         for sentence in sentences:
             if isinstance(sentence, str) or not isinstance(sentence, Sequence):
-                raise ValueError(f"sentences: expected sequences of words, got {sentence!r}")
+                raise ValueError(f"sentences: expected sequences of words, got {shown(sentence)}")
             if not sentence:
                 raise ValueError("sentences: expected at least one word in each, got an empty sentence")
             counts.update(_checked(sentence, "sentences"))
@@ -53,7 +57,7 @@ class Vocab:
         Raises: ValueError for a string in place of words, no words, or a word that is not a non-empty string.
         """
         if isinstance(tokens, str) or not isinstance(tokens, Sequence):
-            raise ValueError(f"tokens: expected a sequence of words, got {tokens!r}")
+            raise ValueError(f"tokens: expected a sequence of words, got {shown(tokens)}")
         if not tokens:
             raise ValueError("tokens: expected at least one word, got none")
         return [self._ids.get(word, self.UNK) for word in _checked(tokens, "tokens")]
@@ -63,11 +67,13 @@ class Vocab:
 
         Raises: ValueError for a number that is no integer from 0 to the size of the vocabulary.
         """
+        if not isinstance(ids, Iterable):
+            raise ValueError(f"ids: expected integers from 0 to {len(self.tokens) - 1}, got {shown(ids)}")
         words = []
         for number in ids:
             index = _integer(number)
             if index is None or not 0 <= index < len(self.tokens):
-                raise ValueError(f"ids: expected integers from 0 to {len(self.tokens) - 1}, got {number!r}")
+                raise ValueError(f"ids: expected integers from 0 to {len(self.tokens) - 1}, got {shown(number)}")
             if index == self.EOS:
                 break
             if index not in (self.PAD, self.BOS):
@@ -94,7 +100,7 @@ class PretrainingVocab(Vocab):
 def _checked(words: Sequence[str], name: str) -> Sequence[str]:
     for word in words:
         if not isinstance(word, str) or not word:
-            raise ValueError(f"{name}: expected words that are non-empty strings, got {word!r}")
+            raise ValueError(f"{name}: expected words that are non-empty strings, got {shown(word)}")
     return words
 
 

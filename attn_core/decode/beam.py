@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, is_number, shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper
 
@@ -34,8 +34,8 @@ def beam(
     """
     check_size("max_length", max_length)
     check_size("beam_size", beam_size)
-    if not (math.isfinite(length_penalty) and length_penalty >= 0):
-        raise ValueError(f"length_penalty: expected a finite number of at least 0, got {length_penalty}")
+    if not (is_number(length_penalty) and math.isfinite(length_penalty) and length_penalty >= 0):
+        raise ValueError(f"length_penalty: expected a finite number of at least 0, got {shown(length_penalty)}")
     size, device = source.shape[0], source.device
     state = model.start(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
     first_row = torch.arange(size, device=device)[:, None] * beam_size

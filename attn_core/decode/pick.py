@@ -52,6 +52,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
         return logits
     probabilities, places = logits.softmax(-1, dtype=torch.float32).sort(dim=-1, descending=True, stable=True)
     before = functional.pad(probabilities.cumsum(-1)[..., :-1], (1, 0))
+    p = max(p, torch.finfo(before.dtype).tiny)  # rounded to 0, it would leave none
     beyond = torch.zeros_like(places, dtype=torch.bool).scatter(-1, places, before >= p)
     return logits.masked_fill(beyond, -math.inf)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_size, kind, shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper, evaluating
 from attn_core.decode.pick import Pick, Sampler, likeliest
@@ -35,10 +35,12 @@ def sample(
     that of a distribution which a sampler has sharpened or cut. Shapes and the rest as ``greedy``.
 
     Raises:
-        ValueError: ``max_length`` below 1, or ``pick`` gives something else than a token for each row.
+        ValueError: ``max_length`` below 1, or ``pick`` is no function, or gives something else than a token for each
+            row.
     """
     check_size("max_length", max_length)
     pick = Sampler() if pick is None else pick
+    _check_pick(pick)
     state = model.start(source, lengths)
     tokens = torch.full((source.shape[0],), Vocab.BOS, device=source.device)
     running = torch.ones_like(tokens, dtype=torch.bool)
@@ -73,10 +75,11 @@ def generate(
     in.
 
     Raises:
-        ValueError: no prompt, or one that is no sequence of token ids; ``max_new_tokens`` below 1; or ``pick`` gives
-            something else than a token for each row.
+        ValueError: no prompt, or one that is no sequence of token ids; ``max_new_tokens`` below 1; or ``pick`` is no
+            function, or gives something else than a token for each row.
     """
     check_size("max_new_tokens", max_new_tokens)
+    _check_pick(pick)
     device = next(model.parameters()).device
     tokens, lengths = _padded(prompts)
     running = list(range(len(prompts)))
@@ -99,6 +102,11 @@ def generate(
     return [Hypothesis.of(row, total, None) for row, total in zip(ids, totals, strict=True)]
 
 
+def _check_pick(pick: Pick) -> None:
+    if not callable(pick) or isinstance(pick, type):
+        raise ValueError(f"pick: expected a function from logits to tokens, as likeliest or Sampler(), got {pick!r}")
+
+
 def _take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
     """The tokens taken from logits ``(B, V)``, and the model's log-probabilities of them: ``(B,)`` each."""
     logits = logits.float()
@@ -111,10 +119,13 @@ def _take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 def _padded(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Prompts as ``(B, T)`` with their lengths ``(B,)``."""
+    if not isinstance(prompts, Sequence):
+        raise ValueError(f"prompts: expected a sequence of sequences of token ids, got {kind(prompts)}")
     if not len(prompts):
         raise ValueError("prompts: expected at least one sequence of token ids, got none")
     for prompt in prompts:
-        if not isinstance(prompt, Sequence) or not prompt or any(type(token) is not int for token in prompt):
-            raise ValueError(f"prompts: expected sequences of token ids, at least one in each, got {prompt!r}")
+        ids = isinstance(prompt, Sequence) and all(type(token) is int and 0 <= token < 2**63 for token in prompt)
+        if not ids or not prompt:
+            raise ValueError(f"prompts: expected sequences of token ids, at least one in each, got {shown(prompt)}")
     rows = [torch.tensor(prompt) for prompt in prompts]
     return pad_sequence(rows, batch_first=True, padding_value=Vocab.PAD), torch.tensor([len(row) for row in rows])

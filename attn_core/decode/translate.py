@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind
 from attn_core.data import Vocab
 from attn_core.decode.beam import beam
 from attn_core.decode.hypothesis import evaluating
@@ -40,11 +40,16 @@ def translate(
     left in the mode it was in.
 
     Raises:
-        ValueError: no sentence, an empty sentence, or a setting out of range.
+        ValueError: no sentence, an empty sentence, one that is no sequence of words, something that is no vocabulary,
+            or a setting out of range.
     """
     check_size("beam_size", beam_size)
     check_size("batch_size", batch_size)
-    if not len(sentences) or not all(isinstance(words, Sequence) and len(words) for words in sentences):
+    for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
+        if not isinstance(vocab, Vocab):
+            raise ValueError(f"{name}: expected a Vocab, got {kind(vocab)}")
+    listed = isinstance(sentences, Sequence) and not isinstance(sentences, str) and len(sentences)
+    if not listed or not all(isinstance(x, Sequence) and not isinstance(x, str | bytes) and x for x in sentences):
         raise ValueError("sentences: expected at least one sequence of words, and a word in each")
     device = next(model.parameters()).device
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))

@@ -17,8 +17,8 @@ class AdditiveAttention(nn.Module):
     layer, because it learns.
 
     Raises:
-        ValueError: a size below 1; in use, an argument that breaks the contract, or a ``scale``: additive scores are
-            bounded by their own weights and are not scaled.
+        ValueError: a size below 1; in use, an argument that breaks the contract, a head size, dtype or device that is
+            not the weights', or a ``scale``: additive scores are bounded by their own weights and are not scaled.
 
     Source: Bahdanau et al. 2015, appendix A.1.2 (the score); Vaswani et al. 2017, section 3.2.2 (heads).
     """

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import check_inputs, check_leading, check_mask, kind
+from attn_core.contract import check_dropout, check_inputs, check_leading, check_mask, kind
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -18,7 +18,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores are exponentiated and summed in float32, inside PyTorch's softmax.
 
     Raises:
-        ValueError: ``scores`` is not floating, or ``mask`` is not boolean or does not broadcast.
+        ValueError: ``scores`` is not floating or has no axis, or ``mask`` is not boolean or does not broadcast.
 
     Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
     """
@@ -33,7 +33,8 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     where nothing may be attended to.
 
     Raises:
-        ValueError: as ``masked_softmax``, or ``v`` has another number of keys than ``scores``.
+        ValueError: as ``masked_softmax``, or ``v`` is not floating, on another device than ``scores``, or has another
+            number of keys.
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
@@ -42,6 +43,8 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
         raise ValueError(f"v: expected a floating tensor of shape (…, S, Dv), got {kind(v)}")
     if v.shape[-2] != scores.shape[-1]:
         raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
+    if v.device != scores.device:
+        raise ValueError(f"v: expected the device of scores, {scores.device}, got {v.device}")
     check_leading("v", v, "scores", scores)
     # Zero weights do not silence a value that is NaN or infinite; an empty row is silent all the same.
     return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
@@ -49,7 +52,7 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
 
 def _weigh(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The weights, and which rows are empty."""
-    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point:
+    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point or scores.dim() == 0:
         raise ValueError(f"scores: expected a floating tensor, got {kind(scores)}")
     if mask is not None:
         check_mask(mask, tuple(scores.shape), scores.device)
@@ -131,8 +134,7 @@ class Dense(nn.Module):
 
     def __init__(self, *, dropout: float = 0.0) -> None:
         super().__init__()
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout: expected a probability in [0, 1), got {dropout}")
+        check_dropout(dropout)
         self.dropout = dropout
 
     def forward(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import check_inputs, check_size
+from attn_core.contract import check_inputs, check_size, kind, shown
 from attn_core.mechanisms.online import exponential_
 
 SCORES = 2**18
@@ -41,8 +41,9 @@ class LSHAttention(nn.Module):
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
 
     Raises:
-        ValueError: a size below 1, an odd number of buckets above 1, or a ``seed`` that is no integer; in use, inputs
-            that break the contract, ``k`` that is not ``q``, a ``mask`` that differs between queries, or a ``bias``.
+        ValueError: a size below 1, an odd number of buckets above 1, or a ``seed`` that is no integer of 64 bits; in
+            use, inputs that break the contract, ``k`` that is not ``q``, a ``mask`` that differs between queries, or a
+            ``bias``.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. That a chunk may not show
     where later tokens went is ours.
@@ -58,8 +59,8 @@ class LSHAttention(nn.Module):
             check_size("num_buckets", num_buckets)
             if num_buckets > 1 and num_buckets % 2:
                 raise ValueError(f"num_buckets: expected 1 or an even number, got {num_buckets}")
-        if not isinstance(seed, int):
-            raise ValueError(f"seed: expected an integer, got {seed!r}")
+        if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
+            raise ValueError(f"seed: expected an integer, got {shown(seed)}")
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
     def forward(
@@ -102,7 +103,12 @@ class LSHAttention(nn.Module):
         """The bucket of each vector in each round, by the nearest of the axes of a random rotation and their opposites.
 
         Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
+
+        Raises:
+            ValueError: ``x`` is not a floating tensor of three axes.
         """
+        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point:
+            raise ValueError(f"x: expected a floating tensor of shape (N, T, D), got {kind(x)}")
         tokens, size = x.shape[1:]
         buckets = self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
         if buckets == 1:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import kind
+from attn_core.contract import check_count, kind, shown
 
 
 class OnlineSoftmax:
@@ -20,7 +20,8 @@ class OnlineSoftmax:
     in place, and passes no gradient back.
 
     Raises:
-        ValueError: ``dtype`` is neither float32 nor float64; in use, scores or values that do not fit.
+        ValueError: ``rows`` or ``value_dim`` are no sizes of at least 0, or ``dtype`` is neither float32 nor float64;
+            in use, scores or values that do not fit.
 
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
@@ -33,6 +34,9 @@ class OnlineSoftmax:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
+        if not isinstance(rows, tuple) or any(not isinstance(size, int) or size < 0 for size in rows):
+            raise ValueError(f"rows: expected a tuple of integers of at least 0, got {shown(rows)}")
+        check_count("value_dim", value_dim)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype: expected torch.float32 or torch.float64, got {dtype}")
         self.maximum = torch.full((*rows, 1), -math.inf, dtype=dtype, device=device)
@@ -43,8 +47,15 @@ class OnlineSoftmax:
         """Take in a tile of n ≥ 1 keys: ``scores (*rows, n)``, which are overwritten, and ``values (…, n, Dv)``.
 
         Raises:
-            ValueError: the scores are not of these rows and this dtype, or the values do not broadcast with them.
+            ValueError: the scores are not of these rows, this dtype and this device, or want a gradient; or the values
+                are not on that device or do not broadcast with them.
         """
+        for name, tensor in (("scores", scores), ("values", values)):
+            if not isinstance(tensor, Tensor):
+                raise ValueError(f"{name}: expected a tensor on {self.total.device}, got {kind(tensor)}")
+            if tensor.device != self.total.device:
+                got = f"{kind(tensor)} on {tensor.device}"
+                raise ValueError(f"{name}: expected a tensor on {self.total.device}, got {got}")
         if scores.dtype != self.total.dtype or scores.shape[:-1] != self.total.shape[:-1] or scores.shape[-1] == 0:
             rows = tuple(self.total.shape[:-1])
             raise ValueError(f"scores: expected {self.total.dtype} of shape {(*rows, 'n')}, got {kind(scores)}")
@@ -52,6 +63,8 @@ class OnlineSoftmax:
         leading = zip(reversed(values.shape[:-2]), reversed(wanted[:-2]), strict=False)
         if values.dim() > len(wanted) or values.shape[-2:] != wanted[-2:] or any(x not in (1, y) for x, y in leading):
             raise ValueError(f"values: expected a shape that broadcasts to {wanted}, got {tuple(values.shape)}")
+        if scores.requires_grad and torch.is_grad_enabled():
+            raise ValueError("scores: expected no gradient, since they are overwritten: use torch.no_grad()")
         highest = torch.maximum(self.maximum, scores.amax(-1, keepdim=True))
         # Where all is hidden so far, −inf − (−inf) would be NaN: subtract 0 there, and the weights are exp(−inf) = 0.
         base = highest.masked_fill(highest == -math.inf, 0.0)

@@ -56,7 +56,13 @@ class Performer(nn.Module):
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own."""
+        """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own.
+
+        Raises:
+            ValueError: ``generator`` is something else.
+        """
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise ValueError(f"generator: expected a torch.Generator or None, got {kind(generator)}")
         draw = orthogonal_normal if self.orthogonal else _normal
         self.projection.copy_(draw(*self.projection.shape, generator=generator))
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from attn_core import masks
-from attn_core.contract import check_inputs, check_size
+from attn_core.contract import check_count, check_inputs, check_size
 from attn_core.mechanisms.dense import attention_with_weights
 
 TILE = 128
@@ -49,7 +49,13 @@ class SlidingWindow(nn.Module):
         self.before, self.after, self.dilation = before, after, dilation
 
     def allowed(self, queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
-        """The window as a mask ``(T, S)``, True where a query may attend: what dense attention needs to do the same."""
+        """The window as a mask ``(T, S)``, True where a query may attend: what dense attention needs to do the same.
+
+        Raises:
+            ValueError: a length that is no integer of at least 0.
+        """
+        check_count("queries", queries)
+        check_count("keys", keys)
         positions = torch.arange(queries, device=device)[:, None] + (keys - queries)
         distance = torch.arange(keys, device=device) - positions
         near = (distance >= -self.before * self.dilation) & (distance <= self.after * self.dilation)
@@ -275,9 +281,8 @@ def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
 
 
 def _check_window(before: int, after: int, dilation: int) -> None:
-    for name, size in (("before", before), ("after", after)):
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ValueError(f"{name}: expected an integer of at least 0, got {size!r}")
+    check_count("before", before)
+    check_count("after", after)
     check_size("dilation", dilation)
 
 

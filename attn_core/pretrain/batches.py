@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind, shown
 from attn_core.data import Vocab
 from attn_core.data.batches import POOL
 from attn_core.data.pairs import Pair
@@ -77,6 +77,8 @@ class _TextBatches:
             raise ValueError(f"seed: expected None or an integer of 0 or more, got {seed!r}")
         if not isinstance(vocab, PretrainingVocab):
             raise ValueError(f"vocab: expected a PretrainingVocab, got {vocab!r}")
+        if not callable(texts):
+            raise ValueError(f"texts: expected a function from an epoch's number to its texts, got {kind(texts)}")
         self.texts, self.vocab, self.batch_size, self.seed = texts, vocab, batch_size, seed
         self.number = len(texts(0))
         if not self.number:
@@ -132,7 +134,7 @@ class MaskedBatches(_TextBatches):
 
     Raises:
         ValueError: no texts, a ``batch_size`` below 1, a seed that is neither None nor an integer of 0 or more,
-            another kind of vocabulary.
+            another kind of vocabulary, ``texts`` that cannot be called.
 
     Source: Devlin et al. 2018, section 3.1; Liu et al. 2019, section 4.1 (hidden anew each time).
     """
@@ -153,9 +155,11 @@ class LabelledBatches(_TextBatches):
     def __init__(
         self, texts: Sequence[Text], vocab: PretrainingVocab, *, batch_size: int, seed: int | None = None
     ) -> None:
+        if not isinstance(texts, Sequence):
+            raise ValueError(f"texts: expected a sequence of Text, got {kind(texts)}")
         for text in texts:
-            if text.label < 0:
-                raise ValueError(f"texts: expected a label of 0 or more for each, got {text!r}")
+            if not isinstance(text, Text) or type(text.label) is not int or text.label < 0:
+                raise ValueError(f"texts: expected a label of 0 or more for each, got {shown(text)}")
         super().__init__(lambda number: texts, vocab, batch_size=batch_size, seed=seed)
 
 
@@ -163,20 +167,28 @@ def pack(text: Text, vocab: PretrainingVocab) -> tuple[Tensor, Tensor]:
     """<cls>, the first part, <sep>, and of two parts the second and <sep>: the numbers ``(T,)`` and segments ``(T,)``.
 
     Raises:
-        ValueError: a first part without words; a place ``at`` outside the packed text.
+        ValueError: something that is no ``Text``; a first part without words; a place ``at`` outside the packed text.
 
     Source: Devlin et al. 2018, figure 2.
     """
+    if not isinstance(text, Text):
+        raise ValueError(f"text: expected a Text, got {shown(text)}")
     first = [vocab.CLS, *vocab.encode(text.first), vocab.SEP]
     second = [*vocab.encode(text.second), vocab.SEP] if text.second else []
-    if not 0 <= text.at < len(first) + len(second):
-        raise ValueError(f"at: expected a place from 0 to {len(first) + len(second) - 1}, got {text.at}")
+    if type(text.at) is not int or not 0 <= text.at < len(first) + len(second):
+        raise ValueError(f"at: expected a place from 0 to {len(first) + len(second) - 1}, got {shown(text.at)}")
     segments = torch.tensor([0] * len(first) + [1] * len(second))
     return torch.tensor(first + second), segments
 
 
 def whole_texts(texts: Sequence[Sequence[str]]) -> Callable[[int], Sequence[Text]]:
-    """Every text whole, in one part, the same in each epoch."""
+    """Every text whole, in one part, the same in each epoch.
+
+    Raises:
+        ValueError: ``texts`` that are no sequence.
+    """
+    if not isinstance(texts, Sequence):
+        raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
     made = [Text(words) for words in texts]
     return lambda number: made
 
@@ -187,9 +199,11 @@ def two_part_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callabl
     A paragraph of one sentence stays whole.
 
     Raises:
-        ValueError: a seed that is not an integer of 0 or more.
+        ValueError: a seed that is not an integer of 0 or more, or something that is no ``Paragraph``.
     """
     check_sizes({"seed": seed})
+    if not isinstance(paragraphs, Sequence) or not all(isinstance(one, Paragraph) for one in paragraphs):
+        raise ValueError(f"paragraphs: expected a sequence of Paragraphs, got {shown(paragraphs)}")
 
     def texts(number: int) -> Sequence[Text]:
         random = Random((seed << 32) + number)

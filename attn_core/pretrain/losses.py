@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.contract import shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.pretrain.batches import TextBatch
@@ -26,13 +27,13 @@ def masked_and_next_loss(model: NextSentenceModel, batch: TextBatch) -> Tensor:
     """The mean cross-entropy of the hidden words, plus that of whether the second part follows, in nats; a scalar.
 
     Raises:
-        ValueError: a text without a label.
+        ValueError: a text without a label, or with one of a class that the model has not.
 
     Source: Devlin et al. 2018, section 3.1.
     """
     hidden = batch.target_out != Vocab.PAD
     words, follows = model.both(batch.source, batch.source_lengths, batch.segments, hidden)
-    _check_labels(batch)
+    _check_labels(batch, follows)
     loss = functional.cross_entropy(words.float(), batch.target_out[hidden])
     return loss + functional.cross_entropy(follows.float(), batch.labels)
 
@@ -41,10 +42,10 @@ def class_loss(model: nn.Module, batch: TextBatch) -> Tensor:
     """The mean cross-entropy of the texts' classes, in nats; a scalar.
 
     Raises:
-        ValueError: a text without a label.
+        ValueError: a text without a label, or with one of a class that the model has not.
     """
-    _check_labels(batch)
     logits = model(batch.source, batch.source_lengths, batch.segments, batch.at)
+    _check_labels(batch, logits)
     return functional.cross_entropy(logits.float(), batch.labels)
 
 
@@ -86,7 +87,9 @@ def class_logits(model: Classifier, batches: Iterable[TextBatch]) -> Tensor:
     return torch.cat(found).cpu()
 
 
-def _check_labels(batch: TextBatch) -> None:
+def _check_labels(batch: TextBatch, logits: Tensor) -> None:
     # On a GPU this would wait for the device at every step, and the loss's own check speaks there.
     if batch.labels.device.type == "cpu" and bool((batch.labels < 0).any()):
-        raise ValueError(f"batch: expected a label for each text, got {batch.labels.tolist()}")
+        raise ValueError(f"batch: expected a label for each text, got {shown(batch.labels.tolist())}")
+    if batch.labels.device.type == "cpu" and int(batch.labels.max()) >= logits.shape[-1]:
+        raise ValueError(f"batch: expected labels below the {logits.shape[-1]} classes, got {int(batch.labels.max())}")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import check_size, check_tokens, kind
+from attn_core.contract import INTEGERS, check_lengths, check_size, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from attn_core.transformer.layers import Mechanism
@@ -41,13 +41,20 @@ class SegmentEncoder(TransformerEncoder):
         return self.states(tokens, lengths, segments)[-1]
 
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
-        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives."""
+        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives.
+
+        Raises:
+            ValueError: as ``TransformerEncoder``, or segments that are not 0 and 1, one for each token.
+        """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         if segments is None:
             segments = torch.zeros_like(tokens)
-        elif segments.shape != tokens.shape:
+        elif not isinstance(segments, Tensor) or segments.dtype not in INTEGERS or segments.shape != tokens.shape:
             raise ValueError(f"segments: expected the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}")
+        elif segments.device.type == "cpu" and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
+            raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
         mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
+        check_lengths(lengths, len(tokens))
         states = [self.embedding(tokens) + self.segments(segments)]
         for layer in self.stack.layers:
             states.append(layer(states[-1], mask=mask))
@@ -78,11 +85,15 @@ class ClassHead(nn.Module):
 class MaskedLanguageModel(nn.Module):
     """An encoder with a head that restores hidden words: dense layer, GELU, layer norm, the embedding's own matrix.
 
+    Raises:
+        ValueError: ``encoder`` is no ``SegmentEncoder``.
+
     Source: Devlin et al. 2018, section 3.1, task 1 (the head as in the authors' program).
     """
 
     def __init__(self, encoder: SegmentEncoder) -> None:
         super().__init__()
+        _check_encoder(encoder)
         self.encoder = encoder
         self.dense = nn.Linear(encoder.config.model_dim, encoder.config.model_dim)
         self.norm = nn.LayerNorm(encoder.config.model_dim)
@@ -122,13 +133,14 @@ class Classifier(nn.Module):
     ``Classifier(copy.deepcopy(encoder), …)`` begins from pretrained weights and leaves their owner's as they are.
 
     Raises:
-        ValueError: ``classes`` below 1.
+        ValueError: ``classes`` below 1, or ``encoder`` is no ``SegmentEncoder``.
 
     Source: Devlin et al. 2018, section 3.2.
     """
 
     def __init__(self, encoder: SegmentEncoder, classes: int) -> None:
         super().__init__()
+        _check_encoder(encoder)
         self.encoder = encoder
         self.head = ClassHead(encoder.config.model_dim, classes)
 
@@ -148,3 +160,8 @@ def frozen_from(encoder: SegmentEncoder, classes: int) -> Classifier:
     model = tuned_from(encoder, classes)
     model.encoder.requires_grad_(False)
     return model
+
+
+def _check_encoder(encoder: SegmentEncoder) -> None:
+    if not isinstance(encoder, SegmentEncoder):
+        raise ValueError(f"encoder: expected a SegmentEncoder, got {kind(encoder)}")

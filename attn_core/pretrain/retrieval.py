@@ -21,6 +21,8 @@ def mean_vectors(states: Tensor, tokens: Tensor) -> Tensor:
     Raises:
         ValueError: ``states`` and ``tokens`` that do not fit.
     """
+    if not isinstance(states, Tensor) or not isinstance(tokens, Tensor):
+        raise ValueError(f"states: expected tensors of states and tokens, got {kind(states)} and {kind(tokens)}")
     if states.dim() != 3 or tokens.shape != states.shape[:2]:
         raise ValueError(f"tokens: expected the first two axes of states, {tuple(states.shape)}, got {kind(tokens)}")
     words = (tokens >= len(PretrainingVocab.SPECIALS)).unsqueeze(-1)
@@ -56,6 +58,9 @@ def retrieval_accuracy(queries: Tensor, candidates: Tensor) -> float:
     Raises:
         ValueError: shapes that differ, or that have not two axes.
     """
+    for name, given in (("queries", queries), ("candidates", candidates)):
+        if not isinstance(given, Tensor):
+            raise ValueError(f"{name}: expected a tensor of shape (K, C), got {kind(given)}")
     if queries.dim() != 2 or queries.shape != candidates.shape or not len(queries):
         raise ValueError(f"candidates: expected the shape of queries, {tuple(queries.shape)}, got {kind(candidates)}")
     cosines = functional.normalize(queries.double(), dim=1) @ functional.normalize(candidates.double(), dim=1).T

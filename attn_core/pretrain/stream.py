@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, kind
 from attn_core.data import Vocab
 from attn_core.train import token_loss
 
@@ -54,6 +54,10 @@ class StreamBatches:
         check_size("length", length)
         if seed is not None and (type(seed) is not int or seed < 0):
             raise ValueError(f"seed: expected None or an integer of 0 or more, got {seed!r}")
+        if not isinstance(vocab, Vocab):
+            raise ValueError(f"vocab: expected a Vocab, got {kind(vocab)}")
+        if not isinstance(texts, Sequence):
+            raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
         if not len(texts):
             raise ValueError("texts: expected at least one text, got none")
         self._texts = [torch.tensor([Vocab.BOS, *vocab.encode(words), Vocab.EOS]) for words in texts]

@@ -41,7 +41,8 @@ class BahdanauDecoder(Decoder):
     where the paper's sees the last one, and the GRU is PyTorch's, which applies the reset gate after the product.
 
     Raises:
-        ValueError: a size below 1; in use, tokens of another kind or shape.
+        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
+            another size.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class BahdanauDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded = self._embed_target(target, len(memory.mask))
+        embedded = self._embed_target(target, memory)
         state = self.start(memory)
         hiddens, contexts, maps = [], [], []
         for token in embedded.unbind(1):

@@ -5,7 +5,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size, check_tokens
+from attn_core.contract import check_dropout, check_size, check_tokens, kind
 from attn_core.seq2seq.encoder import Memory
 from attn_core.seq2seq.tokens import embedding
 
@@ -27,7 +27,8 @@ class Decoder(nn.Module):
     Source: Bahdanau et al. 2015, appendix A.2.2, whose first state is made of the backward state alone.
 
     Raises:
-        ValueError: a size below 1; in use, tokens of another kind or shape.
+        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
+            another size.
     """
 
     def __init__(
@@ -46,20 +47,29 @@ class Decoder(nn.Module):
         check_size("hidden_dim", hidden_dim)
         check_size("memory_dim", memory_dim)
         check_size("num_layers", num_layers)
+        check_dropout(dropout)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.first = nn.Linear(memory_dim, num_layers * hidden_dim)
 
     def _first_hidden(self, memory: Memory) -> Tensor:
+        self._check_memory(memory)
         return torch.tanh(self.first(memory.final))
 
     def _embed_step(self, tokens: Tensor, batch: int) -> Tensor:
         check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1, batch=batch)
         return self.dropout(self.embedding(tokens))
 
-    def _embed_target(self, target: Tensor, batch: int) -> Tensor:
-        check_tokens("target", target, self.embedding.num_embeddings, axes=2, batch=batch)
+    def _embed_target(self, target: Tensor, memory: Memory) -> Tensor:
+        self._check_memory(memory)
+        check_tokens("target", target, self.embedding.num_embeddings, axes=2, batch=len(memory.mask))
         return self.dropout(self.embedding(target))
+
+    def _check_memory(self, memory: Memory) -> None:
+        size = self.first.in_features
+        if not isinstance(memory, Memory) or memory.states.shape[-1] != size or memory.final.shape[-1] != size:
+            got = f"one of size {memory.final.shape[-1]}" if isinstance(memory, Memory) else kind(memory)
+            raise ValueError(f"memory: expected an encoder's Memory of size {size}, got {got}")
 
 
 class DeepOutput(nn.Module):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attn_core import masks
-from attn_core.contract import check_size, check_tokens
+from attn_core.contract import check_dropout, check_lengths, check_size, check_tokens
 from attn_core.seq2seq.tokens import embedding
 
 
@@ -33,7 +33,8 @@ class Encoder(nn.Module):
     Source: Cho et al. 2014, section 2.2; Bahdanau et al. 2015, section 3.2 (both ways).
 
     Raises:
-        ValueError: a size below 1; in use, a source or lengths of another kind or shape, or an empty sentence.
+        ValueError: a size below 1, or a dropout outside [0, 1); in use, a source or lengths of another kind or shape,
+            or an empty sentence.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Encoder(nn.Module):
         check_size("embed_dim", embed_dim)
         check_size("hidden_dim", hidden_dim)
         check_size("num_layers", num_layers)
+        check_dropout(dropout)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.rnn = nn.GRU(
@@ -67,8 +69,7 @@ class Encoder(nn.Module):
         """Read ``source (B, S)`` of token ids, each row true up to its entry in ``lengths (B,)``."""
         check_tokens("source", source, self.embedding.num_embeddings, axes=2)
         mask = masks.valid(lengths, source.shape[1])
-        if mask.shape != source.shape:
-            raise ValueError(f"lengths: expected shape ({source.shape[0]},), got {tuple(lengths.shape)}")
+        check_lengths(lengths, len(source))
         if not bool(mask.any(-1).all()):
             raise ValueError("lengths: expected at least one token in every sentence, got a length of 0")
         embedded = self.dropout(self.embedding(source))

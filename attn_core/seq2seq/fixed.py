@@ -31,7 +31,8 @@ class FixedContextDecoder(Decoder):
     Source: Cho et al. 2014, section 2.2.
 
     Raises:
-        ValueError: a size below 1; in use, tokens of another kind or shape.
+        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
+            another size.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class FixedContextDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        return self._run(self._embed_target(target, len(memory.mask)), self.start(memory))[0]
+        return self._run(self._embed_target(target, memory), self.start(memory))[0]
 
     def _run(self, embedded: Tensor, state: FixedContextState) -> tuple[Tensor, Tensor]:
         context = state.context[:, None].expand(-1, embedded.shape[1], -1)

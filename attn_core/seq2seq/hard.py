@@ -1,11 +1,13 @@
 """Hard attention: one source word at a time, drawn by chance while learning."""
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.contract import is_number, shown
 from attn_core.data import Batch, Vocab
 from attn_core.mechanisms.dense import masked_softmax
 from attn_core.seq2seq.bahdanau import BahdanauDecoder, BahdanauState
@@ -41,13 +43,14 @@ class HardDecoder(BahdanauDecoder):
 
     def start(self, memory: Memory) -> BahdanauState:
         """The state before the first token; the keys are prepared here, once."""
+        self._check_memory(memory)
         if not bool(memory.mask.any(-1).all()):
             raise ValueError("memory: expected a word to look at in every sentence, got a mask with an empty row")
         return super().start(memory)
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:
         """A pass over ``target (B, T)`` with one source word drawn for each of its words."""
-        embedded = self._embed_target(target, len(memory.mask))
+        embedded = self._embed_target(target, memory)
         state = self.start(memory)
         hiddens, contexts, probabilities, positions = [], [], [], []
         for token in embedded.unbind(1):
@@ -93,7 +96,8 @@ def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, ent
     factor for each step. Entropy, weighed by ``entropy_weight``, keeps other positions in play.
 
     Raises:
-        ValueError: the model's decoder is not a ``HardDecoder``, a ``discount`` outside [0, 1], a negative weight.
+        ValueError: the model's decoder is not a ``HardDecoder``, a ``discount`` outside [0, 1], a weight that
+            is negative or infinite.
 
     Source: Xu et al. 2015, section 4.1; Williams 1992. The baseline, the model's own best guess instead of a running
     mean, is that of Rennie et al. 2017.
@@ -101,10 +105,10 @@ def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, ent
     decoder = getattr(model, "decoder", None)
     if not isinstance(decoder, HardDecoder):
         raise ValueError(f"model: expected a HardDecoder as its decoder, got {type(decoder).__name__}")
-    if not 0.0 <= discount <= 1.0:
-        raise ValueError(f"discount: expected a number from 0 to 1, got {discount}")
-    if not entropy_weight >= 0.0:
-        raise ValueError(f"entropy_weight: expected a number of at least 0, got {entropy_weight}")
+    if not is_number(discount) or not 0.0 <= discount <= 1.0:
+        raise ValueError(f"discount: expected a number from 0 to 1, got {shown(discount)}")
+    if not is_number(entropy_weight) or not 0.0 <= entropy_weight < math.inf:
+        raise ValueError(f"entropy_weight: expected a number of at least 0, got {shown(entropy_weight)}")
     memory = model.encoder(batch.source, batch.source_lengths)  # type: ignore[operator]
     draws = decoder.draw(memory, batch.target_in)
     words = _log_probability(draws.logits, batch.target_out)

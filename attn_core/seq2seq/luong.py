@@ -150,7 +150,7 @@ class LuongDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded, state = self._embed_target(target, len(memory.mask)), self.start(memory)
+        embedded, state = self._embed_target(target, memory), self.start(memory)
         pieces = embedded.split(1, dim=1) if self.input_feeding else [embedded]
         attentionals, maps = [], []
         for piece in pieces:

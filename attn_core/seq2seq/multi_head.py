@@ -75,7 +75,7 @@ class MultiHeadDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded = self._embed_target(target, len(memory.mask))
+        embedded = self._embed_target(target, memory)
         queries, _ = self.rnn(embedded, self._first_hidden(memory)[None])
         return self._read_out(self.attention(queries, memory.states, mask=memory.mask[:, None, None]), queries)
 

@@ -231,7 +231,7 @@ def _claim(arguments: argparse.Namespace, vocabs: tuple[Vocab, Vocab]) -> None:
             _write(result, {"arguments": settings})
     except OSError as error:
         raise ValueError(f"OUT: expected a folder to write in, got {folder}: {error.strerror}") from None
-    except (json.JSONDecodeError, KeyError, TypeError):
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, AttributeError, KeyError, TypeError):
         raise ValueError(f"OUT: expected a result.json of this command or none, got another: {result}") from None
 
 

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from attn_core.checkpoint import Checkpoint, load_matching, own_randomness, restore, save, training_state
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_size, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.device import default_device
 from attn_core.train import distributed
 from attn_core.train.losses import target_loss
-from attn_core.train.schedules import Schedule, cosine
+from attn_core.train.schedules import Schedule, check_positive, check_warmup, cosine
 
 
 @dataclass
@@ -114,10 +114,18 @@ def fit(
     """
     check_size("epochs", epochs)
     check_size("accumulate", accumulate)
-    _check_positive("learning_rate", learning_rate)
-    _check_positive("clip", clip)
-    if not 0.0 <= warmup < 1.0:
-        raise ValueError(f"warmup: expected a share in [0, 1), got {warmup}")
+    check_positive("learning_rate", learning_rate)
+    check_positive("clip", clip)
+    check_warmup(warmup)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model: expected an nn.Module, got {kind(model)}")
+    if not hasattr(batches, "epoch"):
+        raise ValueError(f"batches: expected some with epoch(number), as Batches, got {kind(batches)}")
+    if not isinstance(seed, int) or isinstance(seed, bool) or abs(seed) >= 2**62:
+        raise ValueError(f"seed: expected an integer, got {shown(seed)}")
+    for what, function in (("schedule", schedule), ("loss", loss), ("validate", validate)):
+        if function is not None and not callable(function):
+            raise ValueError(f"{what}: expected a function, got {kind(function)}")
     for name, interval in (("validate_every", validate_every), ("checkpoint_every", checkpoint_every)):
         if interval is not None:
             check_size(name, interval)
@@ -290,8 +298,3 @@ def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float
         found = validate(model)
     model.train()
     return found
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}: expected a finite number above 0, got {value}")

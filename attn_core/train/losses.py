@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.contract import is_number, shown
 from attn_core.data import Batch, Vocab
 
 
@@ -36,8 +37,8 @@ def smoothed_loss(smoothing: float) -> Callable[[nn.Module, Batch], Tensor]:
 
     Source: Vaswani et al. 2017, section 5.4.
     """
-    if isinstance(smoothing, bool) or not isinstance(smoothing, int | float) or not 0.0 <= smoothing < 1.0:
-        raise ValueError(f"smoothing: expected a share in [0, 1), got {smoothing!r}")
+    if not is_number(smoothing) or not 0.0 <= smoothing < 1.0:
+        raise ValueError(f"smoothing: expected a share in [0, 1), got {shown(smoothing)}")
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         logits = model(batch.source, batch.source_lengths, batch.target_in)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from attn_core.contract import check_size
+from attn_core.contract import check_size, is_number, shown
 
 Schedule = Callable[[int], float]
 
@@ -17,10 +17,8 @@ def cosine(steps: int, *, peak: float, warmup: float = 0.05) -> Schedule:
     Source: Loshchilov and Hutter 2017 (the cosine).
     """
     check_size("steps", steps)
-    if not (math.isfinite(peak) and peak > 0):
-        raise ValueError(f"peak: expected a finite number above 0, got {peak}")
-    if not 0.0 <= warmup < 1.0:
-        raise ValueError(f"warmup: expected a share in [0, 1), got {warmup}")
+    check_positive("peak", peak)
+    check_warmup(warmup)
     rising = max(1, round(warmup * steps))
 
     def rate(step: int) -> float:
@@ -43,11 +41,30 @@ def inverse_square_root(model_dim: int, *, warmup_steps: int = 4000, scale: floa
     """
     check_size("model_dim", model_dim)
     check_size("warmup_steps", warmup_steps)
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"scale: expected a finite number above 0, got {scale}")
+    check_positive("scale", scale)
 
     def rate(step: int) -> float:
         number = step + 1
         return scale * model_dim**-0.5 * min(number**-0.5, number * warmup_steps**-1.5)
 
     return rate
+
+
+def check_positive(name: str, value: float) -> None:
+    """Check that the number called ``name`` is finite and above 0.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not (is_number(value) and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name}: expected a finite number above 0, got {shown(value)}")
+
+
+def check_warmup(warmup: float) -> None:
+    """Check that ``warmup`` is a share of the steps, below all of them.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not is_number(warmup) or not 0.0 <= warmup < 1.0:
+        raise ValueError(f"warmup: expected a share in [0, 1), got {shown(warmup)}")

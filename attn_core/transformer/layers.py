@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.cache import KVCache
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_dropout, check_size, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
     """One network of two linear layers with a ReLU between them, at each position by itself: ``(…, C)`` to ``(…, C)``.
 
     Raises:
-        ValueError: a size below 1.
+        ValueError: a size below 1, or a dropout outside [0, 1).
 
     Source: Vaswani et al. 2017, eq. 2.
     """
@@ -27,6 +27,7 @@ class FeedForward(nn.Module):
         super().__init__()
         check_size("model_dim", model_dim)
         check_size("hidden_dim", hidden_dim)
+        check_dropout(dropout)
         self.hidden = nn.Linear(model_dim, hidden_dim)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim)
@@ -43,11 +44,16 @@ class FeedForward(nn.Module):
 class AddNorm(nn.Module):
     """A residual connection around a sublayer, and layer norm: after the sum, or before the sublayer.
 
+    Raises:
+        ValueError: a size below 1, or a dropout outside [0, 1).
+
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 
     def __init__(self, model_dim: int, *, dropout: float, norm_first: bool) -> None:
         super().__init__()
+        check_size("model_dim", model_dim)
+        check_dropout(dropout)
         self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.cache import KVCache
-from attn_core.contract import check_tokens
+from attn_core.contract import check_factory, check_lengths, check_tokens
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import Mechanism
@@ -57,7 +57,8 @@ class Transformer(nn.Module):
     and the source's too where ``config.source_vocab_size`` is None.
 
     Raises:
-        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
+            outside the vocabulary, or lengths that do not go with them.
 
     Source: Vaswani et al. 2017.
     """
@@ -73,6 +74,9 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        factories = {"encoder_mechanism": encoder_mechanism, "decoder_mechanism": decoder_mechanism}
+        for name, factory in factories.items():
+            check_factory(name, factory)
         (added, inside), (added_too, inside_too) = (placed(config, positions) for _ in range(2))
         self.target_embedding = TokenEmbedding(config.vocab_size, config, added)
         self.source_embedding = TokenEmbedding(config.source_vocab_size or config.vocab_size, config, added_too)
@@ -87,6 +91,7 @@ class Transformer(nn.Module):
         """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
         check_tokens("source", source, self.source_embedding.tokens.num_embeddings, axes=2)
         mask = masks.valid(lengths, source.shape[1]).to(source.device)
+        check_lengths(lengths, len(source))
         return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -136,7 +141,8 @@ class TransformerEncoder(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
+            outside the vocabulary, or lengths that do not go with them.
 
     Source: Devlin et al. 2018.
     """
@@ -145,6 +151,7 @@ class TransformerEncoder(_SingleStack):
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         mask = masks.valid(lengths, tokens.shape[1]).to(tokens.device)
+        check_lengths(lengths, len(tokens))
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
 
 
@@ -154,7 +161,8 @@ class LanguageModel(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: in use, tokens of another kind or shape, or outside the vocabulary.
+        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
+            outside the vocabulary, or lengths that do not go with them.
 
     Source: Radford et al. 2018.
     """
@@ -172,6 +180,7 @@ class LanguageModel(_SingleStack):
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         masks.valid(lengths, tokens.shape[1])  # for its errors
+        check_lengths(lengths, len(tokens))
         if int(lengths.min()) < 1:
             raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
         caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)

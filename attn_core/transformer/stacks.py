@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.cache import KVCache
+from attn_core.contract import check_factory
 from attn_core.positions import RelativePositions, Sinusoidal
-from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.config import TransformerConfig, check_config
 from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
 
 
@@ -45,6 +46,9 @@ class TokenEmbedding(nn.Module):
 class EncoderStack(nn.Module):
     """``num_layers`` encoder layers; with ``norm_first`` a last norm, which the paper's order does not need.
 
+    Raises:
+        ValueError: ``mechanism`` is no function that makes some.
+
     Source: Vaswani et al. 2017, figure 1, left.
     """
 
@@ -56,6 +60,7 @@ class EncoderStack(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
+        check_factory("mechanism", mechanism)
         self.layers = nn.ModuleList(
             EncoderLayer(config, mechanism=mechanism(), positions=positions) for _ in range(config.num_layers)
         )
@@ -80,6 +85,9 @@ class EncoderStack(nn.Module):
 class DecoderStack(nn.Module):
     """``num_layers`` decoder layers; the last norm as in ``EncoderStack``.
 
+    Raises:
+        ValueError: ``mechanism`` or ``cross_mechanism`` is no function that makes some.
+
     Source: Vaswani et al. 2017, figure 1, right.
     """
 
@@ -92,6 +100,8 @@ class DecoderStack(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
+        check_factory("mechanism", mechanism)
+        check_factory("cross_mechanism", cross_mechanism)
         self.layers = nn.ModuleList(
             DecoderLayer(config, mechanism=mechanism(), cross_mechanism=cross_mechanism(), positions=positions)
             for _ in range(config.num_layers)
@@ -127,6 +137,13 @@ def new_caches(layers: Any, batch_size: int, capacity: int) -> list[KVCache]:
 def placed(
     config: TransformerConfig, positions: Callable[[], nn.Module] | None
 ) -> tuple[nn.Module | None, RelativePositions | None]:
-    """The positions of one stack: those to add to the embeddings, and those that act inside the scores."""
+    """The positions of one stack: those to add to the embeddings, and those that act inside the scores.
+
+    Raises:
+        ValueError: ``config`` is none, or ``positions`` is no function that makes some.
+    """
+    check_config(config)
+    if positions is not None:
+        check_factory("positions", positions)
     made: Any = Sinusoidal(config.model_dim) if positions is None else positions()
     return (None, made) if hasattr(made, "turn") else (made, None)

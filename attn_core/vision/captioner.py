@@ -4,6 +4,7 @@
 decoded and shown as on text. The ``source`` is then a batch of images, and its ``lengths (B,)`` count regions.
 """
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.capture import capture_attention
-from attn_core.contract import check_size
+from attn_core.contract import check_lengths, check_size, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.positions import Learned
@@ -55,8 +56,7 @@ class ImageEncoder(nn.Module):
             raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
         regions = self.positions(self.layers(images).flatten(2).transpose(1, 2))
         mask = masks.valid(lengths, regions.shape[1]).to(regions.device)
-        if mask.shape != regions.shape[:2]:
-            raise ValueError(f"lengths: expected shape ({len(regions)},), got {tuple(lengths.shape)}")
+        check_lengths(lengths, len(regions))
         if not bool(mask.any(-1).all()):
             raise ValueError("lengths: expected at least one region in every image, got a length of 0")
         final = (regions * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
@@ -68,11 +68,16 @@ def region_maps(model: Seq2Seq, batches: Iterable[Batch]) -> list[Tensor]:
 
     Returns one map ``(T, R)`` for each image, a row for each word; ``alignment_error`` scores them against
     ``Drawings.links``. The model is run in evaluation mode and left in the mode it was in.
+
+    Raises:
+        ValueError: the decoder is not one module with attention weights.
     """
     found: list[Tensor] = []
     for batch in batches:
         with torch.no_grad(), evaluating(model), capture_attention(model.decoder) as maps:
             model(batch.source, batch.source_lengths, batch.target_in)
+        if list(maps) != [""]:
+            raise ValueError(f"model: expected a decoder with attention weights, got {kind(model.decoder)}")
         (weights,) = maps[""]
         found += [rows[0, : length - 1] for rows, length in zip(weights, batch.target_lengths.tolist(), strict=True)]
     return found
@@ -85,12 +90,12 @@ def doubly_stochastic_loss(weight: float = 1.0) -> Callable[[nn.Module, Batch], 
     caption's words and <eos>, averaged over the batch and times ``weight``.
 
     Raises:
-        ValueError: ``weight`` is negative or no number.
+        ValueError: ``weight`` is negative, infinite or no number.
 
     Source: Xu et al. 2015, eq. 14, where all regions count alike.
     """
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0.0:
-        raise ValueError(f"weight: expected a number of at least 0, got {weight!r}")
+    if not is_number(weight) or not 0.0 <= weight < math.inf:
+        raise ValueError(f"weight: expected a number of at least 0, got {shown(weight)}")
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         # Step by step: a pass over the whole caption gives its weights to captures alone, without their gradient.

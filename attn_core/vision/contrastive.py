@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_size, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.transformer import TransformerEncoder
@@ -35,8 +35,8 @@ class ContrastivePair(nn.Module):
     ) -> None:
         super().__init__()
         check_size("shared_dim", shared_dim)
-        if isinstance(temperature, bool) or not (math.isfinite(temperature) and temperature >= 0.01):
-            raise ValueError(f"temperature: expected a finite number of at least .01, got {temperature!r}")
+        if not (is_number(temperature) and math.isfinite(temperature) and temperature >= 0.01):
+            raise ValueError(f"temperature: expected a finite number of at least .01, got {shown(temperature)}")
         self.images, self.texts = images, texts
         self.image_projection = nn.Linear(images.patches.projection.out_features, shared_dim, bias=False)
         self.text_projection = nn.Linear(texts.config.model_dim, shared_dim, bias=False)
@@ -47,8 +47,14 @@ class ContrastivePair(nn.Module):
         return functional.normalize(self.image_projection(self.images(images)), dim=-1)
 
     def embed_texts(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Unit vectors ``(B, shared_dim)`` of ``tokens (B, T)``, the first ``lengths (B,)`` true, <eos> the last."""
+        """Unit vectors ``(B, shared_dim)`` of ``tokens (B, T)``, the first ``lengths (B,)`` true, <eos> the last.
+
+        Raises:
+            ValueError: as the encoder, or a text without a token.
+        """
         x = self.texts(tokens, lengths)
+        if int(lengths.min()) < 1:  # it would read the padding's vector
+            raise ValueError(f"lengths: expected at least one token in each text, got {shown(lengths.tolist())}")
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
         return functional.normalize(self.text_projection(last), dim=-1)
 
@@ -69,6 +75,10 @@ def zero_shot(model: ContrastivePair, images: Tensor, captions: Sequence[Sequenc
 
     Source: Radford et al. 2021, section 3.1.2.
     """
+    if not isinstance(images, Tensor):
+        raise ValueError(f"images: expected a floating tensor (batch, channels, height, width), got {kind(images)}")
+    if not isinstance(captions, Sequence) or isinstance(captions, str):
+        raise ValueError(f"captions: expected a sequence of sequences of words, got {shown(captions)}")
     if not len(captions):
         raise ValueError("captions: expected at least one sequence of words, got none")
     rows = [torch.tensor([*vocab.encode(words), Vocab.EOS]) for words in captions]

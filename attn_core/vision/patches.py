@@ -10,6 +10,7 @@ from attn_core.contract import check_size, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
+from attn_core.transformer.config import check_config
 from attn_core.transformer.layers import Mechanism
 
 
@@ -63,6 +64,7 @@ class VisionTransformer(nn.Module):
         mechanism: Callable[[], Mechanism] = Dense,
     ) -> None:
         super().__init__()
+        check_config(config)
         self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
         check_size("image_size", image_size)
         if image_size % patch_size:

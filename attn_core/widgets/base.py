@@ -44,6 +44,16 @@ class Whole(traitlets.TraitType[int, Any]):
         return check_whole(str(self.name), value, *self.limits)
 
 
+def read_json(path: str | Path) -> Any:
+    """Give what a JSON file holds. Raises: ValueError where it is none, naming the file; OSError."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))  # with a byte order mark or without
+    except TypeError:
+        raise ValueError(f"path: expected a path, got {path!r}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"path: expected a file of JSON, got {path}: {str(error):.80}") from None
+
+
 def check_whole(name: str, value: Any, first: int, last: int) -> int:
     """Give `value` as an int. Raises: ValueError where it is none from `first` to `last`, naming `name`."""
     try:

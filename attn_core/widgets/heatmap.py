@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import operator
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ import traitlets
 
 from attn_core import plots
 from attn_core.maps import read_labelled, read_links
-from attn_core.widgets.base import StaticWidget, read_module, read_style
+from attn_core.widgets.base import StaticWidget, check_whole, read_module, read_style
 
 _FINE = 16_384
 
@@ -31,7 +30,7 @@ class AttentionHeatmap(StaticWidget):
     Weights are kept as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, else 255, so a
     weight read from the widget is off by at most scale / 510. `weights` and `links` given are not changed or kept.
 
-    Raises: ValueError where an argument does not fit, naming it.
+    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
     """
 
     _esm = read_module("heatmap.js")
@@ -47,9 +46,9 @@ class AttentionHeatmap(StaticWidget):
     codes = traitlets.Unicode().tag(sync=True, static=True)
     bits = traitlets.Int().tag(sync=True, static=True)
     scale = traitlets.Float().tag(sync=True, static=True)
-    layer = traitlets.Int(0).tag(sync=True, static=True)
-    head = traitlets.Int(0).tag(sync=True, static=True)
-    row = traitlets.Int(-1).tag(sync=True, static=True)
+    layer = traitlets.TraitType[Any, Any](0).tag(sync=True, static=True)  # whole numbers, as _within has it
+    head = traitlets.TraitType[Any, Any](0).tag(sync=True, static=True)
+    row = traitlets.TraitType[Any, Any](-1).tag(sync=True, static=True)
 
     def __init__(
         self,
@@ -80,8 +79,8 @@ class AttentionHeatmap(StaticWidget):
             bits=bits,
             # Seven digits are all that float32 has; the rest would differ between machines.
             scale=float(f"{scale:.7g}"),
-            layer=_check_index(layer, "layer", 0, num_layers),
-            head=_check_index(head, "head", 0, num_heads),
+            layer=check_whole("layer", layer, 0, num_layers - 1),
+            head=check_whole("head", head, 0, num_heads - 1),
         )
 
     def __repr__(self) -> str:
@@ -93,8 +92,8 @@ class AttentionHeatmap(StaticWidget):
     @traitlets.validate("layer", "head", "row")
     def _within(self, proposal: Any) -> int:
         name = proposal["trait"].name
-        first, end = {"layer": (0, len(self.layers)), "head": (0, self.heads), "row": (-1, len(self.target))}[name]
-        return _check_index(proposal["value"], name, first, end)
+        end = {"layer": len(self.layers), "head": self.heads, "row": len(self.target)}[name]
+        return check_whole(name, proposal["value"], -1 if name == "row" else 0, end - 1)
 
     def grid(self) -> np.ndarray:
         """Give the map on show, `(T, S)` float64, as precise as the widget holds it."""
@@ -147,13 +146,3 @@ class AttentionHeatmap(StaticWidget):
         parts = [f"layer {self.layers[self.layer]}"] if len(self.layers) > 1 else []
         parts += [f"head {self.head}"] if self.heads > 1 else []
         return ", ".join([self.title or "Attention", *parts])
-
-
-def _check_index(value: Any, name: str, first: int, end: int) -> int:
-    try:
-        index = first - 1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        index = first - 1
-    if not first <= index < end:
-        raise ValueError(f"{name}: expected a whole number from {first} to {end - 1}, got {value!r}")
-    return index

@@ -63,7 +63,7 @@ class PagedCacheExplorer(StaticWidget):
     block_size = Whole(4, 1, _SIZES[-1]).tag(sync=True, static=True)
     num_blocks = Whole(24, 1, 128).tag(sync=True, static=True)
     reserve = Whole(32, 1, _MOST).tag(sync=True, static=True)
-    events: traitlets.List[list[Any]] = traitlets.List().tag(sync=True, static=True)
+    events = traitlets.TraitType[Any, Any](()).tag(sync=True, static=True)  # a list, as _read_events has it
     step = Whole(0, 0, 10_000).tag(sync=True, static=True)
 
     def __init__(

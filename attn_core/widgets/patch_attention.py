@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import traitlets
 
 from attn_core.maps import Maps, read_maps, read_tokens
-from attn_core.plots import MARK
+from attn_core.plots import MARK, visible
 from attn_core.widgets.base import StaticWidget, check_whole, read_module, read_style
 
 # As the page has them: how dark a patch without weight is, and how many of the greatest are outlined.
@@ -56,10 +57,10 @@ class PatchAttentionExplorer(StaticWidget):
     codes = traitlets.Unicode().tag(sync=True, static=True)
     tops = traitlets.Unicode().tag(sync=True, static=True)
     answers: traitlets.List[str] = traitlets.List().tag(sync=True, static=True)
-    image = traitlets.Any(0).tag(sync=True, static=True)  # whole numbers, as _within has it
-    layer = traitlets.Any(0).tag(sync=True, static=True)
-    head = traitlets.Any(-1).tag(sync=True, static=True)
-    query = traitlets.Any(0).tag(sync=True, static=True)
+    image = traitlets.TraitType[Any, Any](0).tag(sync=True, static=True)  # whole numbers, as _within has it
+    layer = traitlets.TraitType[Any, Any](0).tag(sync=True, static=True)
+    head = traitlets.TraitType[Any, Any](-1).tag(sync=True, static=True)
+    query = traitlets.TraitType[Any, Any](0).tag(sync=True, static=True)
 
     def __init__(
         self,
@@ -158,7 +159,8 @@ class PatchAttentionExplorer(StaticWidget):
         plain, seen = parts[0].subplots(1, 2)
         plain.imshow(self._image(), interpolation="nearest")
         seen.imshow(self._dimmed(row), interpolation="nearest")
-        seen.set_title(self._heading(), fontsize=9.5, parse_math=False, wrap=True)
+        # Not wrap=True: with it Matplotlib reads dollars as formulas, whatever parse_math says.
+        seen.set_title(textwrap.fill(visible(self._heading(), 160), 44), fontsize=9.5, parse_math=False)
         for r in np.flatnonzero([w > 0 and (row > w).sum() < _OUTLINED for w in row]):
             place = (r % across * size - 0.5, r // across * size - 0.5)
             for colour, wide in (("white", 3.6), (MARK, 2.0)):

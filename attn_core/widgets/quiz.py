@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import textwrap
 import warnings
@@ -13,7 +12,8 @@ from typing import Any
 import traitlets
 
 from attn_core import plots
-from attn_core.widgets.base import StaticWidget, read_module, read_style
+from attn_core.contract import shown
+from attn_core.widgets.base import RefusedError, StaticWidget, read_json, read_module, read_style
 
 _WIDTH = 92  # characters of a line in the picture
 
@@ -26,22 +26,26 @@ class Quiz(StaticWidget):
     with it. A part of a text between backticks is code; all else stands in the page as it is written. What the reader
     answers stays in the page.
 
-    Raises: ValueError where `questions` does not fit, naming the part that does not.
+    Raises: ValueError where `questions`, or what it is set to later, does not fit, naming the part that does not.
     """
 
     _esm = read_module("quiz.js")
     _css = read_style("quiz.css")
     _said = ("questions",)
 
-    questions: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True, static=True)
+    questions = traitlets.TraitType[Any, Any](()).tag(sync=True, static=True)
 
     def __init__(self, questions: list[dict[str, Any]]) -> None:
         super().__init__(questions=_read_questions(questions))
 
+    @traitlets.validate("questions")
+    def _fits(self, proposal: Any) -> list[dict[str, Any]]:
+        return _read_questions(proposal["value"])
+
     @classmethod
     def load(cls, path: str | Path) -> Quiz:
         """Give the quiz whose questions a JSON file holds. Raises: ValueError where they do not fit."""
-        return cls(json.loads(Path(path).read_text(encoding="utf-8")))
+        return cls(read_json(path))
 
     def __repr__(self) -> str:
         return f"Quiz(questions={len(self.questions)})"
@@ -90,7 +94,7 @@ def _plain(text: str) -> str:
 
 def _read_questions(questions: Any) -> list[dict[str, Any]]:
     if not isinstance(questions, list | tuple) or not questions:
-        raise ValueError(f"questions: expected a list, one question at least, got {questions!r}")
+        raise RefusedError(f"questions: expected a list, one question at least, got {shown(questions)}")
     return [_read_question(entry, f"questions[{k}]") for k, entry in enumerate(questions)]
 
 
@@ -99,25 +103,25 @@ def _read_question(entry: Any, name: str) -> dict[str, Any]:
     _check_text(entry["question"], f"{name}.question")
     options = entry["options"]
     if not isinstance(options, list | tuple) or not 2 <= len(options) <= 6:
-        raise ValueError(f"{name}.options: expected a list of two to six options, got {options!r}")
+        raise RefusedError(f"{name}.options: expected a list of two to six options, got {shown(options)}")
     for k, option in enumerate(options):
         here = f"{name}.options[{k}]"
         _check_keys(option, ("text", "right", "why"), here)
         _check_text(option["text"], f"{here}.text")
         _check_text(option["why"], f"{here}.why")
         if not isinstance(option["right"], bool):
-            raise ValueError(f"{here}.right: expected True or False, got {option['right']!r}")
+            raise RefusedError(f"{here}.right: expected True or False, got {shown(option['right'])}")
     right = sum(option["right"] for option in options)
     if right != 1:
-        raise ValueError(f"{name}.options: expected exactly one right option, got {right}")
+        raise RefusedError(f"{name}.options: expected exactly one right option, got {right}")
     return {"question": entry["question"], "options": [dict(option) for option in options]}
 
 
 def _check_keys(entry: Any, keys: tuple[str, ...], name: str) -> None:
     if not isinstance(entry, dict) or set(entry) != set(keys):
-        raise ValueError(f"{name}: expected a dict with the keys {', '.join(keys)}, got {entry!r}")
+        raise RefusedError(f"{name}: expected a dict with the keys {', '.join(keys)}, got {shown(entry)}")
 
 
 def _check_text(value: Any, name: str) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name}: expected a text, got {value!r}")
+        raise RefusedError(f"{name}: expected a text, got {shown(value)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import warnings
 from collections.abc import Container
 from pathlib import Path
@@ -15,11 +14,12 @@ from torch import nn
 
 from attn_core import plots
 from attn_core.capture import capture_attention
+from attn_core.contract import shown
 from attn_core.data import Vocab
 from attn_core.data.tokens import tokenize
 from attn_core.decode import translate
 from attn_core.decode.hypothesis import evaluating
-from attn_core.widgets.base import RefusedError, StaticWidget, read_module, read_style
+from attn_core.widgets.base import RefusedError, StaticWidget, read_json, read_module, read_style
 from attn_core.widgets.exported import dequantised, export_translator
 
 SENTENCE = "the black cat does not drink the hot soup ."
@@ -48,20 +48,19 @@ class Translator(StaticWidget):
     )
     _css = read_style("translator.css")
 
-    exported: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, static=True)
+    exported = traitlets.TraitType[Any, Any]({}).tag(sync=True, static=True)
     sentence = traitlets.TraitType[Any, Any]("").tag(sync=True, static=True)
 
     def __init__(self, exported: dict[str, Any], sentence: str = SENTENCE) -> None:
-        if not isinstance(exported, dict) or not exported.keys() >= _KEYS:
-            got = sorted(exported) if isinstance(exported, dict) else repr(exported)
-            raise ValueError(f"exported: expected what export_translator gives, got {got}")
+        _check_exported(exported)
         super().__init__(exported=exported, sentence=_check_sentence(sentence, exported["source"]))
 
     @classmethod
     def of(cls, model: nn.Module, source_vocab: Vocab, target_vocab: Vocab, sentence: str = SENTENCE) -> Translator:
         """Give the widget of a model that has just been trained, with what the model makes of `sentence`.
 
-        Raises: ValueError as `export_translator`, or where the sentence has a word that the model does not know.
+        Raises: ValueError as `export_translator`, where the sentence has a word that the model does not know, or where
+        the model writes none.
         """
         exported = export_translator(model, source_vocab, target_vocab)
         words = read_words(_check_sentence(sentence, exported["source"]), source_vocab)
@@ -71,11 +70,16 @@ class Translator(StaticWidget):
     @classmethod
     def load(cls, path: str | Path, sentence: str = SENTENCE) -> Translator:
         """Give the widget of a model whose exported weights a JSON file holds. Raises: ValueError as the class."""
-        return cls(json.loads(Path(path).read_text(encoding="utf-8")), sentence)
+        return cls(read_json(path), sentence)
 
     def __repr__(self) -> str:
         source, target = (len(self.exported[side]) for side in ("source", "target"))
         return f"Translator(kind={self.exported['kind']!r}, source={source}, target={target})"
+
+    @traitlets.validate("exported")
+    def _whole(self, proposal: Any) -> dict[str, Any]:
+        _check_exported(proposal["value"])
+        return proposal["value"]
 
     @traitlets.validate("sentence")
     def _known(self, proposal: Any) -> str:
@@ -136,13 +140,23 @@ def read_words(sentence: str, known: Container[str]) -> list[str]:
     return ["not" if word == "n't" and word not in known else word for piece in pieces for word in piece]
 
 
+def _check_exported(exported: Any) -> None:
+    if not isinstance(exported, dict) or not exported.keys() >= _KEYS:
+        got = sorted(map(str, exported)) if isinstance(exported, dict) else exported
+        raise RefusedError(f"exported: expected what export_translator gives, got {shown(got)}")
+    for side in ("source", "target"):
+        words = exported[side]
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise RefusedError(f"exported: expected a list of words under {side!r}, got {shown(words)}")
+
+
 def _check_sentence(sentence: Any, known: list[str]) -> str:
     if not isinstance(sentence, str) or not sentence.strip():
-        raise RefusedError(f"sentence: expected a text, got {sentence!r}")
+        raise RefusedError(f"sentence: expected a text, got {shown(sentence)}")
     words = set(known) - set(Vocab.SPECIALS)
     wrong = [word for word in read_words(sentence, words) if word not in words]
     if wrong:
-        raise RefusedError(f"sentence: expected words that the model knows, got {', '.join(map(repr, wrong))}")
+        raise RefusedError(f"sentence: expected words that the model knows, got {', '.join(map(shown, wrong[:5]))}")
     return sentence
 
 
@@ -153,6 +167,8 @@ def _example(model: nn.Module, words: list[str], source_vocab: Vocab, target_voc
     device = next(model.parameters()).device
     source = torch.tensor([[*source_vocab.encode(words), Vocab.EOS]], device=device)
     written = [*found.words, "<eos>"] if found.finished else found.words
+    if not written:
+        raise ValueError(f"model: expected one that writes words, got none in {_LONGEST} steps: has it been trained?")
     ids = [Vocab.BOS, *(target_vocab.encode(written)[:-1])]
     with evaluating(model), capture_attention(model) as maps:
         model(source, torch.tensor([source.shape[1]], device=device), torch.tensor([ids], device=device))

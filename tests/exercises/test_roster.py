@@ -145,6 +145,60 @@ def test_a_damaged_upload_costs_the_others_nothing(book, tmp_path):
     assert done == ["alan"] and "lovelaceada_101_2_a.ipynb: left out, Bad CRC" in notes[0]
 
 
+def changed(data, name, at, change):
+    """The archive with the bytes ``at`` so many after the start of a member's entry in its directory changed."""
+    place, found = data.rindex(name.encode()) - 46, bytearray(data)
+    assert found[place : place + 4] == b"PK\1\2"
+    found[place + at : place + at + len(change)] = change
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    "at, change, said",
+    [
+        (8, b"\1\0", "is encrypted, password required"),
+        (10, b"\x63\0", "That compression method is not supported"),
+        (24, b"\5\0\0\0", "Bad CRC-32"),
+        (24, b"\0\0\0\x7f", "larger than"),
+        (42, b"\xff\xff\0\0", "Truncated file header"),
+    ],
+    ids=["encrypted", "packed in another way", "holds more than it claims", "claims gigabytes", "lies elsewhere"],
+)
+def test_a_hostile_upload_costs_the_others_nothing(book, tmp_path, at, change, said):
+    name = "lovelaceada_101_2_a.ipynb"
+    path = archive(tmp_path, {name: "a" * 50, "turingalan_102_3_b.ipynb": "his"})
+    path.write_bytes(changed(path.read_bytes(), name, at, change))
+    done, notes = collect(book, path, "p", tmp_path / "submitted")
+    assert done == ["alan"] and len(notes) == 1
+    assert notes[0].startswith(f"{name}: left out, ") and said in notes[0]
+    assert not (tmp_path / "submitted/ada").exists()
+
+
+def test_a_packed_upload_that_is_damaged_costs_the_others_nothing(book, tmp_path):
+    path = tmp_path / "download.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("lovelaceada_101_2_a.ipynb", "".join(map(str, range(500))))
+        file.writestr("turingalan_102_3_b.ipynb", "his")
+    whole = path.read_bytes()
+    start = whole.index(b".ipynb") + len(b".ipynb")
+    for at in (start, start + 100):  # zlib says so, or the sum at the end
+        path.write_bytes(whole[:at] + b"\xff" * 8 + whole[at + 8 :])
+        done, notes = collect(book, path, "p", tmp_path / "submitted")
+        assert done == ["alan"] and notes[0].startswith("lovelaceada_101_2_a.ipynb: left out, ")
+
+
+def test_a_link_in_an_archive_is_its_text_and_leads_nowhere(book, tmp_path):
+    (tmp_path / "secret").write_text("the teacher's")
+    path = tmp_path / "download.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        link = zipfile.ZipInfo("lovelaceada_101_2_a.ipynb")
+        link.create_system, link.external_attr = 3, 0o120777 << 16
+        file.writestr(link, str(tmp_path / "secret"))
+    assert collect(book, path, "p", tmp_path / "submitted") == (["ada"], [])
+    written = tmp_path / "submitted/ada/p/p.ipynb"
+    assert not written.is_symlink() and written.read_text() == str(tmp_path / "secret")
+
+
 def test_a_later_notebook_takes_the_place_of_an_earlier_one_and_this_is_said(book, tmp_path):
     for text, said in (
         ("one", []),
@@ -157,6 +211,16 @@ def test_a_later_notebook_takes_the_place_of_an_earlier_one_and_this_is_said(boo
 
 
 def test_a_file_that_is_no_archive_is_refused(book, tmp_path):
-    (tmp_path / "a.zip").write_text("no")
-    with pytest.raises(ValueError, match="download: expected a zip archive, got a.zip"):
-        collect(book, tmp_path / "a.zip", "p", tmp_path / "submitted")
+    whole = archive(tmp_path, {"lovelaceada_101_2_a.ipynb": "hers"}).read_bytes()
+    directory = whole.index(b"PK\1\2")
+    for content in (
+        b"no",
+        b"",
+        whole[:-10],
+        whole[: len(whole) // 2],
+        whole[:directory] + b"no" + whole[directory + 2 :],
+    ):
+        (tmp_path / "a.zip").write_bytes(content)
+        with pytest.raises(ValueError, match="^download: expected a zip archive, got a.zip: "):
+            collect(book, tmp_path / "a.zip", "p", tmp_path / "submitted")
+        assert not (tmp_path / "submitted").exists()

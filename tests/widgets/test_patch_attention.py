@@ -230,6 +230,13 @@ def test_description():
     assert "“three”, layer 1, mean of 2 heads." in several.describe()
 
 
+@pytest.mark.parametrize("name", ["$$", "$\\frac$", "half\ud83d", "nul\0", "a name that goes on and on, " * 9])
+def test_any_name_can_be_drawn(name):
+    maps = [{name: [torch.full((1, 1, 1, 9), 0.1)], "b": [torch.full((1, 1, 1, 9), 0.1)]}]
+    widget = PatchAttentionExplorer(PICTURES[:1], maps, patch_size=16, queries=[[name]])
+    assert len(widget.picture()) > 1000
+
+
 def test_the_picture_follows_every_choice():
     _, widget = captions(image=2)
     pictures = {widget.picture()}

@@ -193,3 +193,11 @@ def test_picture_draws_the_map_or_where_there_is_none_the_sentence():
     changed = json.loads(json.dumps(widget.exported))
     changed["example"]["weights"][0][:2] = changed["example"]["weights"][0][1::-1]
     assert Translator(changed).picture() != whole
+
+
+def test_a_model_that_writes_nothing_is_refused():
+    silent = recurrent()
+    with torch.no_grad():
+        silent.decoder.output.logits.bias[Vocab.PAD] = 99.0
+    with pytest.raises(ValueError, match=r"^model: expected one that writes words, got none in 60 steps"):
+        Translator.of(silent, SOURCE, TARGET)

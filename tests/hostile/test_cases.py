@@ -1,0 +1,100 @@
+"""Hostile input: each of the table's ends in an error that says what was wrong, and nothing is lost."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from torch import nn
+
+from attn_core import KVCache
+from tests.hostile.cases import AREAS, CASES, ODD
+
+# What an error from deep inside says. No row may be content with one of them.
+UNRELATED = (
+    "",
+    "expected",
+    "list index out of range",
+    "'NoneType' object has no attribute 'shape'",
+    "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
+    "expected scalar type Float but found Double",
+    "[Errno 28] No space left on device",
+    "other: expected an integer of at least 1, got 0",
+)
+
+
+def frozen(value):
+    """A value as it is now, in what never changes: tensors bit for bit, modules by their weights, objects by parts."""
+    if isinstance(value, torch.Tensor):
+        about = str(value.dtype), tuple(value.shape), value.stride(), str(value.device), value.requires_grad
+        flat = value.detach().reshape(-1).contiguous()
+        return about, None if value.is_meta else flat.view(torch.uint8).numpy().tobytes()
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, KVCache):  # what it holds; room past that has no meaning
+        rows = value.lengths.tolist()
+        kept = [frozen(store[i, :, :n]) for store in (value.keys, value.values) for i, n in enumerate(rows)]
+        return rows, value.longest, value.uniform, value.capacity, kept
+    if isinstance(value, torch.Generator):
+        return frozen(value.get_state())
+    if isinstance(value, nn.Module):
+        return type(value), value.training, frozen(value.state_dict())
+    if isinstance(value, traitlets.HasTraits):
+        return frozen(value.trait_values(static=True))
+    if isinstance(value, dict):
+        return [(repr(key), frozen(part)) for key, part in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [frozen(part) for part in value]
+    if type(value).__module__.startswith("attn_core") and hasattr(value, "__dict__"):
+        return type(value), frozen(vars(value))
+    return repr(value)
+
+
+def listing(folder):
+    """Every path below a folder, with its mode and its bytes."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.name)
+def test_it_is_refused_and_nothing_is_lost(row, tmp_path, monkeypatch):
+    given = dict(row.given)
+    monkeypatch.chdir(tmp_path)
+    for name, content in (row.files or {}).items():
+        if content is None:
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_bytes(content() if callable(content) else content)
+    before, there = frozen(given), listing(tmp_path)
+    with pytest.raises(BaseException) as caught:  # noqa: B017 - its type is looked at below
+        row.call(**given if row.files is None else {"folder": tmp_path} | given)
+    message = str(caught.value).replace(str(tmp_path), "FOLDER")
+    assert caught.type is row.error, message
+    assert re.match(row.said, message), message
+    assert "\n" not in message and len(message) <= row.most, message
+    assert frozen(given) == before, "an input has changed"
+    assert listing(tmp_path) == there, "a file has changed"
+
+
+@pytest.mark.parametrize("row", ODD, ids=lambda row: row.name)
+def test_odd_and_right(row, tmp_path):
+    row.check(tmp_path)
+
+
+def test_the_table_is_long_and_no_name_stands_twice_in_it():
+    assert len(CASES) >= 200 and all(len(rows) >= 10 for rows in AREAS.values())
+    for table in (CASES, ODD):
+        names = [row.name for row in table]
+        assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.name)
+def test_what_a_row_expects_names_what_was_wrong(row):
+    assert not any(re.match(row.said, message) for message in UNRELATED)
+    if issubclass(row.error, OSError):
+        assert re.match(r"(\\\[Errno \d+\\\] .*'FOLDER|\w+=FOLDER)", row.said), "the file's path"
+    else:
+        assert re.match(r"[\w./\\\[\]-]+: ", row.said), "the argument's name, a colon, and what was expected"
