@@ -69,6 +69,14 @@ def mend_for_screen_readers(
         context["body"] = context.get("body", "").replace(wrong, right)
 
 
+def escape_titles(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Escape the titles that the theme writes into a page as they are: one with <unk> in it would lose the word."""
+    for name in ("pagetitle", "root_title"):
+        context[name] = escape(context.get(name, ""))
+
+
 def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
     """List every page of the book for search engines, those that this build found unchanged among them."""
     if exception is None and app.builder.name == "html":
@@ -218,6 +226,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(IndexTerms)
     app.connect("builder-inited", complete_single_page)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", escape_titles, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
     app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)

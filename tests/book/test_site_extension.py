@@ -102,3 +102,9 @@ def test_a_picture_without_alt_text_is_a_warning(extension, monkeypatch, alt, wa
     document += nodes.image(uri="cat.png", **({} if alt is None else {"alt": alt}))
     extension.warn_without_alt(None, document, "page")
     assert len(said) == warnings
+
+
+def test_titles_that_the_theme_does_not_escape_are_escaped(extension):
+    context = {"pagetitle": "What <unk> & <b> stand for", "title": "<b>"}
+    extension.escape_titles(None, "index", "page.html", context, None)
+    assert context == {"pagetitle": "What &lt;unk&gt; &amp; &lt;b&gt; stand for", "title": "<b>", "root_title": ""}

@@ -1,0 +1,443 @@
+"""Markup in every text that a widget takes stays text: before scripts run, after, and in whatever state it is put."""
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+import torch
+from bs4 import BeautifulSoup
+
+from attn_core import widgets
+from attn_core.data import Vocab
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.widgets.base import StaticWidget
+from attn_core.widgets.translator import SENTENCE
+from tests.book.built_site import ROOT
+from tests.book.test_pages import scripted
+
+pytestmark = pytest.mark.browser
+
+# What would run calls h(), and what would be an element has the id "evil". Most are so short that no widget cuts them.
+MARKUP = [
+    "<img src=x onerror=h()>",
+    "<svg onload=h() id=evil>",
+    "</script><script>h()</script>",
+    "<script id=evil>h()//",
+    '"><b id=evil>',
+    "'><b id=evil>",
+    '" onfocus="h()',
+    "</style><b id=evil>",
+    "<a id=evil href=x>",
+    "<base id=evil href=x:>",
+    "javascript:h()",
+    "<!--",
+    "]]>",
+    "&amp;&lt;b&gt;&#60;i>",
+    "\\u003cb id=evil>",
+    "$& $1 $' $$",
+    "{name} {title} {word}",
+    "{target} {source} {k}",
+    "${h()}",
+    "__proto__",
+    "a\u2028h()",
+    "\u202elive\u202c",
+    "nul\0<b id=evil>",
+    "half\ud83d",
+    "\udc00<b id=evil>",
+]
+# In front of all else: what a dialog would be is noticed too.
+PRELUDE = """<script>
+  function h() { window.hit = true; }
+  window.alert = window.confirm = window.prompt = h;
+</script>"""
+# What is wrong with a page that holds widgets: their own pictures, styles and scripts are known.
+FAULTS = """() => {
+  const own = ".attn-picture, .attn-static > style, .attn-static > script";
+  const found = window.hit ? ["a script of the markup ran"] : [];
+  if (document.title !== "t") found.push(`title: ${document.title}`);
+  const strange = "#evil, [src^='x'], [href], base, iframe, object, embed, link, img, script, style";
+  for (const root of document.querySelectorAll(".attn-static, #here")) {
+    for (const e of root.querySelectorAll("*")) {
+      if (e.matches(strange) && !e.matches(own)) found.push(`element: ${e.outerHTML.slice(0, 99)}`);
+      for (const { name, value } of e.attributes) {
+        if (/^on/i.test(name) || /^(href|src|action|formaction)$/i.test(name) && /^\\s*javascript:/i.test(value)) {
+          found.push(`attribute: ${name}=${value.slice(0, 99)}`);
+        }
+      }
+    }
+  }
+  for (const e of document.querySelectorAll("#evil, [src^='x']")) found.push(`somewhere: ${e.outerHTML.slice(0, 99)}`);
+  return found;
+}"""
+# Use every control there is, twice over, since one may bring another: press it, choose all that it offers, write markup
+# into it. After each the page is looked at, and what it says is kept.
+DRIVE = """async ([texts, most, faults]) => {
+  const root = document.querySelector(".attn-card");
+  const look = eval(faults);
+  const said = new Set();
+  const tell = (e, ...types) => types.forEach((type) => e.dispatchEvent(new Event(type, { bubbles: true })));
+  const way = { bubbles: true, cancelable: true };
+  const key = (e, name) => e.dispatchEvent(new KeyboardEvent("keydown", { key: name, ...way }));
+  const all = () => [...root.querySelectorAll("button, input, select, textarea, summary, [tabindex], [role=option]")];
+  let found = [];
+  let used = 0;
+  async function see() {
+    await new Promise(requestAnimationFrame);
+    const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) said.add(walk.currentNode.data);
+    for (const e of [root, ...root.querySelectorAll("*")]) {
+      for (const name of ["aria-label", "aria-valuetext", "title", "placeholder", "value"]) {
+        if (e.hasAttribute(name)) said.add(e.getAttribute(name));
+      }
+    }
+    // Between backticks is code: the whole of such a text is in an element.
+    for (const e of root.querySelectorAll("legend, label, p, span")) said.add(e.textContent);
+    found = [...found, ...look()];
+  }
+  async function use(e) {
+    used += 1;
+    e.focus({ preventScroll: true });
+    if (e.matches("input[type=range]")) {
+      for (const value of [e.min, e.max]) {
+        e.value = value;
+        tell(e, "input", "change");
+        await see();
+      }
+    } else if (e.matches("select")) {
+      for (const { value } of [...e.options]) {
+        e.value = value;
+        tell(e, "input", "change");
+        await see();
+      }
+    } else if (e.matches("textarea, input:not([type=radio], [type=checkbox])")) {
+      for (const text of texts) {
+        if (!e.isConnected) return;
+        e.value = text;
+        tell(e, "input", "change");
+        key(e, "Enter");
+        if (e.form?.checkValidity()) e.form.requestSubmit();
+        await see();
+      }
+    } else {
+      for (const name of ["End", "Home", "ArrowRight", "ArrowDown", "ArrowLeft", "Enter", "Escape"]) key(e, name);
+      tell(e, "pointerover", "pointerenter", "pointermove", "mouseover", "mousemove");
+      if (e.isConnected) e.click();
+      await see();
+    }
+  }
+  await see();
+  for (let round = 0; round < 2; round++) {
+    for (let at = 0; at < all().length && used < most; at++) {
+      const e = all()[at];
+      if (!e.disabled && e.getAttribute("aria-disabled") !== "true" && e.checkVisibility()) await use(e);
+    }
+  }
+  window.said = said;
+  return [used, [...new Set(found)]];
+}"""
+# Which of the texts stand nowhere: in full, or as `shown` makes it of a token.
+UNSAID = """() => {
+  const wanted = JSON.parse(document.getElementById("wanted").textContent);
+  return wanted.filter((ways) => ![...said].some((text) => ways.some((way) => text.includes(way))));
+}"""
+MODEL = """
+  const state = JSON.parse(document.getElementById("state").textContent);
+  const on = [];
+  const model = {
+    get: (name) => state[name],
+    set(name, value) {
+      if (state[name] === value) return;
+      state[name] = value;
+      on.filter(([event]) => event === "change:" + name).forEach(([, f]) => f());
+    },
+    save_changes() {},
+    on: (event, f) => on.push([event, f]),
+    off() {},
+  };
+  render({ model, el: document.getElementById("here") });
+"""
+
+
+def data(name, value):
+    """A value for the page's scripts."""
+    return f'<script type="application/json" id="{name}">{json.dumps(value).replace("<", chr(92) + "u003c")}</script>'
+
+
+def shown(text):
+    """A token as widgets write it: without control characters, 24 characters at most."""
+    plain = "".join(" " if unicodedata.category(letter)[0] == "C" else letter for letter in text)
+    return plain if len(plain) <= 24 else f"{plain[:23]}…"
+
+
+def as_words(texts):
+    """The texts as words of a translator, which blanks part: a tag's parts may as well stand between slashes."""
+    return [text for text in (text.replace(" ", "/") for text in texts) if text.split() == [text]]
+
+
+def split(size):
+    return [MARKUP[k : k + size] for k in range(0, len(MARKUP), size)]
+
+
+def heatmaps():
+    weights = torch.eye(len(MARKUP)).expand(1, 2, -1, -1)
+    yield widgets.AttentionHeatmap(weights, MARKUP, MARKUP, title=MARKUP[0]), MARKUP
+    small, names = torch.full((1, 1, 1, 1), 1.0), MARKUP[:-2]  # a layer's name is never cut
+    layers = widgets.AttentionHeatmap({name: [small] for name in names}, ["a"], ["b"], title=MARKUP[2])
+    yield layers, [MARKUP[0], MARKUP[-3]]  # the first and the last: a slider goes to its ends
+
+
+def patterns():
+    for text in MARKUP:
+        with pytest.raises(ValueError, match="pattern: expected one of"):
+            widgets.AttentionPatternExplorer(text)
+    yield widgets.AttentionPatternExplorer("hash"), []
+
+
+def masked_words():
+    for texts in split(9):
+        other = [MARKUP[(MARKUP.index(text) + 1) % len(MARKUP)] for text in texts]
+        said = [([(one, 0.6), (two, 0.3)], 1, 0.6) for one, two in zip(texts, other, strict=True)]
+        weights = [torch.full((len(texts), 2, 2, len(texts)), 1 / len(texts))]
+        explorer = widgets.MaskedWordExplorer([texts], [said], weights)
+        explorer.guesses = [[0, 0, MARKUP[0]], [0, 1, MARKUP[3]]]
+        yield explorer, [*texts, *other]
+
+
+def softmax():
+    yield widgets.OnlineSoftmaxStepper(step=1), []
+
+
+def caches():
+    for text in MARKUP:
+        with pytest.raises(ValueError, match="events"):
+            widgets.PagedCacheExplorer([("start", text, 3)])
+        with pytest.raises(ValueError, match="events"):
+            widgets.PagedCacheExplorer([(text,)])
+    yield widgets.PagedCacheExplorer(step=8), []
+
+
+def patches():
+    picture, row = np.zeros((1, 4, 4, 3)), torch.full((len(MARKUP), 4), 0.25)
+    for answers, titles in [("".join(MARKUP[:12]), MARKUP[0]), ("".join(MARKUP[12:]), MARKUP[4])]:
+        told = {"queries": [MARKUP], "answers": [answers], "title": titles}
+        yield widgets.PatchAttentionExplorer(picture, [row], patch_size=2, **told), [*MARKUP, titles, answers]
+    layers = {text: [torch.full((1, 2, 4, 4), 0.25)] for text in (MARKUP[0], MARKUP[4], MARKUP[2])}
+    yield widgets.PatchAttentionExplorer(picture, [layers], patch_size=2), [MARKUP[0], MARKUP[2]]
+
+
+def positions():
+    yield widgets.PositionalEncodingExplorer(), []
+
+
+def quizzes():
+    """Questions of two options each, of which the driver takes the wrong one: so all that there is shows."""
+    pairs = list(zip(MARKUP, MARKUP[1:] + MARKUP[:1], strict=True))
+    options = [[{"text": t, "right": t == one, "why": f"why {t}"} for t in (one, two)] for one, two in pairs]
+    questions = [{"question": text, "options": both} for text, both in zip(MARKUP, options, strict=True)]
+    yield widgets.Quiz(questions), [*MARKUP, *(f"why {text}" for text in MARKUP)]
+    code = [{"text": f"`{text}`", "right": k == 0, "why": f"`{text}`"} for k, text in enumerate(MARKUP[:6])]
+    yield widgets.Quiz([{"question": "`${h()}` `<b id=evil>`", "options": code}]), [*MARKUP[:6], "${h()} <b id=evil>"]
+
+
+def untrained(source, target):
+    """A model that never ends, and writes no special token."""
+    torch.manual_seed(0)
+    encoder = Encoder(len(source), embed_dim=8, hidden_dim=8)
+    decoder = BahdanauDecoder(len(target), embed_dim=8, hidden_dim=8, memory_dim=16)
+    with torch.no_grad():
+        decoder.output.logits.bias[: len(Vocab.SPECIALS)] = -9.0
+    return Seq2Seq(encoder, decoder).eval()
+
+
+def translators():
+    """With so few words that all of them are offered at each step."""
+    words = as_words(MARKUP)
+    for k in range(0, len(words), 4):
+        said, written = words[k : k + 4], [f"{word}!" for word in words[k : k + 4]]
+        source, target = Vocab([said]), Vocab([written])
+        widget = widgets.Translator.of(untrained(source, target), source, target, " ".join(said))
+        yield widget, [*said, *written]
+
+
+KINDS = {
+    "AttentionHeatmap": heatmaps,
+    "AttentionPatternExplorer": patterns,
+    "MaskedWordExplorer": masked_words,
+    "OnlineSoftmaxStepper": softmax,
+    "PagedCacheExplorer": caches,
+    "PatchAttentionExplorer": patches,
+    "PositionalEncodingExplorer": positions,
+    "Quiz": quizzes,
+    "Translator": translators,
+}
+# A quiz asks all that it has; a translator, which works at each step, has a button for each of sixty words.
+MOST = dict.fromkeys(KINDS, 100) | {"Quiz": 300, "Translator": 30}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def in_page(widget):
+    """The widget as a page without a kernel has it."""
+    return PRELUDE + widget.static_html()
+
+
+def beside_kernel(widget):
+    """The widget beside a model, as a notebook has it."""
+    state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
+    script = str(widget._esm).replace("export default { render }", "")
+    before = f'{PRELUDE}{data("state", state)}<style>{widget._css}</style><div id="here"></div>'
+    return f"{before}<script>{script}{MODEL}</script>"
+
+
+def ways(text):
+    """What may stand for a text: all of it, or what a widget makes of a token."""
+    return [text, shown(text)]
+
+
+def test_the_table_has_every_widget():
+    public = {name for name in widgets.__all__ if issubclass(getattr(widgets, name), StaticWidget)}
+    assert public - {"StaticWidget"} == set(KINDS)
+    assert {kind.__name__ for kind in StaticWidget.__subclasses__() if kind.__module__.startswith("attn_core.")} == set(
+        KINDS
+    )
+
+
+@pytest.mark.parametrize("form", [in_page, beside_kernel])
+@each_kind
+def test_markup_is_text_in_every_state(show, kind, form):
+    for widget, texts in KINDS[kind]():
+        body = form(widget) + data("wanted", [ways(text) for text in texts])
+        with show(body, reduced_motion="reduce") as page:
+            page.locator(".attn-card").wait_for()
+            assert page.evaluate(FAULTS) == []
+            used, faults = page.evaluate(DRIVE, [MARKUP[:20:3], MOST[kind], FAULTS])
+            assert faults == [] and used > 3
+            assert page.evaluate(UNSAID) == []
+
+
+@each_kind
+def test_markup_is_text_where_no_script_runs(show, kind):
+    """What stands there is a picture and the sentence about it."""
+    for widget, _ in KINDS[kind]():
+        with show(in_page(widget), java_script_enabled=False) as page:
+            assert page.evaluate(FAULTS) == []
+            (picture,) = page.locator(".attn-static img").all()
+            assert picture.is_visible() and picture.evaluate("e => e.naturalWidth") > 100
+            # A page cannot hold a NUL, nor half of a letter.
+            said = widget.describe().replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+            assert picture.get_attribute("alt") == said
+
+
+def test_the_sentence_about_a_picture_has_the_markup_in_it():
+    """So that the test above has something to find."""
+    said = "".join(widget.describe() for kind in KINDS.values() for widget, _ in kind())
+    assert [text for text in MARKUP if text not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "safe", "unsafe", "scripts"),
+    [
+        ("AttentionHeatmap", "element.textContent = text", "element.innerHTML = text", True),
+        ("Quiz", "element.append(...children)", "element.innerHTML += children.map((c) => c.outerHTML ?? c)", True),
+        ("PatchAttentionExplorer", "element.append(...children)", "element.innerHTML = children[0]", True),
+        ("AttentionHeatmap", "\\u003c", "<", True),
+        ("Translator", "\\u003c", "<", True),
+        ("Quiz", "&quot;", '"', False),
+        ("PatchAttentionExplorer", "&quot;", '"', False),
+    ],
+)
+def test_what_is_no_text_is_noticed(browser, kind, safe, unsafe, scripts):
+    widget, _ = next(KINDS[kind]())
+    body = in_page(widget)
+    assert safe in body
+    page = browser.new_page(java_script_enabled=scripts)
+    page.set_content(f"<!doctype html><title>t</title><body>{body.replace(safe, unsafe)}</body>")
+    page.wait_for_timeout(200)
+    assert page.evaluate(FAULTS)
+    page.close()
+
+
+# A book of two pages, with markup wherever our extension takes a text from: files of data, terms, titles of pages.
+TERM = '"><b id=evil> $& {k}'
+CONF = """extensions = ["site_extension"]
+smartquotes = False
+html_theme = "sphinx_book_theme"
+html_theme_options = {"home_page_in_toc": True}
+html_baseurl = "https://example.org/"
+templates_path = [TEMPLATES]
+"""
+INDEX = """
+<img src=x onerror=h()> & more
+==============================
+
+.. recorded-heatmap:: heatmap.json
+
+   A caption <b id=evil>.
+
+.. recorded-translator:: translator.json
+
+   Another <svg onload=h() id=evil>.
+
+.. toctree::
+
+   part
+"""
+PART = f"""
+</script><script>h()</script> of it
+===================================
+
+See :term:`{TERM}`.
+
+.. toctree::
+
+   words
+"""
+WORDS = f"""
+Words
+=====
+
+.. glossary::
+
+   {TERM}
+      Its meaning <b id=evil>.
+"""
+
+
+def test_what_the_books_extension_takes_from_files_and_pages_is_text(browser, tmp_path):
+    weights = np.eye(len(MARKUP)).tolist()
+    shown = {"title": MARKUP[2], "source": MARKUP, "target": MARKUP, "weights": weights, "links": [[0, 0]]}
+    source, target = Vocab([[*SENTENCE.split(), *as_words(MARKUP)]]), Vocab([as_words(MARKUP)])
+    exported = widgets.Translator.of(untrained(source, target), source, target).exported
+    files = {
+        "conf.py": CONF.replace("TEMPLATES", repr(str(ROOT / "book" / "templates"))),
+        "index.rst": INDEX,
+        "part.rst": PART,
+        "words.rst": WORDS,
+    }
+    files |= {"heatmap.json": json.dumps(shown), "translator.json": json.dumps(exported)}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(tmp_path), str(tmp_path / "out")]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'book'}{os.pathsep}{ROOT}"}
+    subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    expected = {
+        "index": [MARKUP[2], MARKUP[0], "A caption <b id=evil>.", "Another <svg onload=h() id=evil>."],
+        "part": ["</script><script>h()</script> of it", TERM],
+        "words": [TERM, "Its meaning <b id=evil>."],
+        "genindex": [TERM],
+    }
+    for name, texts in expected.items():
+        page = browser.new_page()
+        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+        page.add_init_script("window.h = window.alert = window.confirm = window.prompt = () => { window.hit = true; };")
+        page.goto((tmp_path / "out" / f"{name}.html").as_uri())
+        assert page.locator(".attn-card").count() == (2 if name == "index" else 0)
+        # A page is called what its author calls it.
+        assert [fault for fault in page.evaluate(FAULTS) if not fault.startswith("title: ")] == []
+        assert scripted(BeautifulSoup(page.content(), "lxml")) == []
+        said = page.locator("body").evaluate("e => e.textContent")
+        assert [text for text in texts if text not in said] == []
+        page.close()
