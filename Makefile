@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
+.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -45,7 +45,10 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 unit: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises --ignore tests/translation tests
+	@$(PY) -m coverage erase
+	OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises --ignore tests/translation tests
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
 
 notebooks: setup
 ifneq ($(NOTEBOOKS),)
@@ -68,8 +71,11 @@ record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
 bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases, THREADS=2)
 	@$(PY) -m benchmarks.run --threads $(THREADS) $(BENCH)
 
-bench-quick: setup  ## the same at tiny sizes, to see that it runs; nothing is written
+bench-quick: setup  ## the same at tiny sizes: does it run, has no ratio fallen below its floor?
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
+
+bench-floors: setup  ## record these floors, on a machine that does nothing else
+	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)
 
 gettext: setup  ## every sentence of the book, for translators, into _build/gettext
 	@.venv/bin/jupyter-book build . --path-output _build/words --builder custom --custom-builder gettext -n -W --keep-going -q >/dev/null
@@ -148,4 +154,4 @@ test-exercises: nbgrader  ## the instructor's kit: right, wrong and hostile subm
 	$(KIT) pytest -q tests/exercises
 
 clean:  ## remove what was built, and .venv
-	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage *.egg-info

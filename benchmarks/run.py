@@ -1,7 +1,8 @@
 """Measure our mechanisms beside their peers: `python -m benchmarks.run dense`, or every case when none is named.
 
 A case NAME.py in cases/ has `trials(*, quick, device)`, which returns a list of `measure.Trial`. The result is written
-to results/NAME.json together with how it came about; `--quick` runs tiny sizes in this process and writes nothing.
+to results/NAME.json together with how it came about. `--quick` runs tiny sizes in this process, writes nothing, and
+ends with an error where a ratio has fallen below its floor; `--floors` records these from several such runs.
 """
 
 import argparse
@@ -20,13 +21,29 @@ from typing import Any
 import torch
 
 from attn_core import default_device
-from benchmarks.measure import Trial, Work, alternate, check_same, fresh, memory_is_read_from, peak_memory, ratio
+from benchmarks import floors
+from benchmarks.measure import (
+    SHORTEST,
+    Trial,
+    Work,
+    alternate,
+    check_same,
+    fresh,
+    memory_is_read_from,
+    peak_memory,
+    ratio,
+)
 from recorded.run import code_hash, load, machine, names
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "cases"
 VERSIONS_OF = ("torch", "triton", "transformers", "performer-pytorch", "linformer", "d2l", "numpy")
-QUICK_ROUNDS = 3
+QUICK_ROUNDS, QUICK_SHORTEST = 9, 0.002
+AGAIN = 2
+"""How often a trial is measured again before a ratio counts as fallen: a busy moment passes, a slower call does not."""
+FLOOR_RUNS = 6
+RUN_IS_LIKE = ("device", "threads", "python")
+"""What a run must share with the one that the floors come from: else they say nothing of it."""
 
 
 def trials(script: Path, *, quick: bool) -> dict[str, Trial]:
@@ -50,8 +67,8 @@ def time_trial(script: Path, name: str, quick: bool, threads: int) -> dict[str, 
         check_same({contender: work() for contender, work in works.items()}, trial.tolerance)
     except ValueError as error:
         raise ValueError(f"{script.stem}, {name}: {error}") from None
-    effort = {"rounds": QUICK_ROUNDS, "shortest": 0.0} if quick else {"rounds": trial.rounds}
-    seconds, repeats = alternate(works, device=default_device(), **effort)
+    rounds, shortest = (QUICK_ROUNDS, QUICK_SHORTEST) if quick else (trial.rounds, SHORTEST)
+    seconds, repeats = alternate(works, rounds=rounds, device=default_device(), shortest=shortest)
     return {
         "name": name,
         "shapes": trial.shapes,
@@ -99,6 +116,61 @@ def measure(script: Path, *, quick: bool, threads: int) -> list[dict[str, Any]]:
     return found
 
 
+def low(script: Path, found: list[dict[str, Any]], limits: dict[str, Any], threads: int) -> dict[str, float]:
+    """The ratios of a quick run that have fallen, also when their trials are measured again."""
+    fell = floors.fallen(floors.pairs(script.stem, found), limits)
+    for _ in range(AGAIN):
+        wanted = [r["name"] for r in found if floors.pairs(script.stem, [r]).keys() & fell.keys()]
+        again = [time_trial(script, name, True, threads) for name in wanted]
+        now = floors.fallen(floors.pairs(script.stem, again), limits)
+        fell = {name: max(ratio, now[name]) for name, ratio in fell.items() if name in now}
+    return fell
+
+
+def check_floors(script: Path, found: list[dict[str, Any]], stored: dict[str, Any], threads: int) -> list[str]:
+    """What is wrong with a quick run of a case, in a line each: ratios that fell, or were not measured at all."""
+    here = {name: value for name, value in floors_are_of(script, threads).items() if name in RUN_IS_LIKE}
+    there = {name: stored["run"][name] for name in here}
+    if here != there:
+        print(f"{script.stem}: floors are not checked; they are for {there}, this is {here}.")
+        return []
+    limits = stored["floors"]
+    fell = low(script, found, limits, threads)
+    lines = [
+        f"{name}: expected a ratio of {floors.limit(limits[name]):.2f} or more, got {found_ratio:.2f}"
+        for name, found_ratio in fell.items()
+    ]
+    skipped = {floors.name(script.stem, r["name"], a, b) for r in found for a in r["seconds"] for b in r["skipped"]}
+    gone = limits.keys() - floors.pairs(script.stem, found).keys() - skipped
+    return lines + [f"{name}: expected a ratio, as it has a floor, got none" for name in sorted(gone)]
+
+
+def floors_are_of(script: Path, threads: int) -> dict[str, Any]:
+    """What is said of the run that a case's floors come from."""
+    run = about(script, threads=threads, seconds=0.0)
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {name: run[name] for name in ("versions", "machine", "threads", "device", "date")} | {"python": python}
+
+
+def record_floors(scripts: Sequence[Path], path: Path, threads: int) -> None:
+    """Write what several quick runs, each in a new process, have shown."""
+    runs: dict[str, list[dict[str, float]]] = {script.stem: [] for script in scripts}
+    for number in range(FLOOR_RUNS):
+        for script in scripts:
+            print(f"{script.stem}: run {number + 1} of {FLOOR_RUNS}", flush=True)
+            runs[script.stem].append(floors.pairs(script.stem, fresh(measure_quickly, script, threads)))
+    found = {
+        script.stem: {"run": floors_are_of(script, threads), "floors": floors.record(runs[script.stem])}
+        for script in scripts
+    }
+    floors.write(path, {case: one for case, one in found.items() if one["floors"]})
+
+
+def measure_quickly(script: Path, threads: int) -> list[dict[str, Any]]:
+    """The timings of a case at tiny sizes."""
+    return [time_trial(script, name, True, threads) for name in trials(script, quick=True)]
+
+
 def about(script: Path, *, threads: int, seconds: float) -> dict[str, Any]:
     """How a result came about."""
     versions = {"python": platform.python_version()}
@@ -139,13 +211,20 @@ def lines(case: str, result: dict[str, Any]) -> list[str]:
     return found + [f"  without {name}: {why}" for name, why in result["skipped"].items()]
 
 
-def main(arguments: Sequence[str], cases: Path = CASES, results: Path = HERE / "results") -> int:
+def main(
+    arguments: Sequence[str],
+    cases: Path = CASES,
+    results: Path = HERE / "results",
+    floors_file: Path = HERE / "floors.json",
+) -> int:
     """Run the named cases, or all."""
     there = ", ".join(names(cases))
     parser = argparse.ArgumentParser(description="Measure our mechanisms beside their peers; write results/NAME.json.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {there}")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, for all contenders")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, in one process, nothing written")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--quick", action="store_true", help="tiny sizes, in one process, nothing written; check floors")
+    form.add_argument("--floors", action="store_true", help="several quick runs, their lowest ratios into floors.json")
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.names) - set(names(cases)))
     if unknown:
@@ -153,16 +232,26 @@ def main(arguments: Sequence[str], cases: Path = CASES, results: Path = HERE / "
     if chosen.threads < 1:
         parser.error(f"threads: expected 1 or more, got {chosen.threads}")
     torch.set_num_threads(chosen.threads)  # for what is said of the machine; each process sets its own
+    scripts = [cases / f"{name}.py" for name in chosen.names or names(cases)]
+    if chosen.floors:
+        record_floors(scripts, floors_file, chosen.threads)
+        return 0
     print("How many times as fast as a peer ours is: median over pairs [10th, 90th percentile]; peak memory of both.")
-    for name in chosen.names or names(cases):
-        script, started = cases / f"{name}.py", time.perf_counter()
+    stored = floors.read(floors_file)
+    wrong: list[str] = []
+    for script in scripts:
+        started = time.perf_counter()
         found = measure(script, quick=chosen.quick, threads=chosen.threads)
-        if found and not chosen.quick:  # without its device, a case finds nothing
+        if chosen.quick:
+            wrong += check_floors(script, found, stored[script.stem], chosen.threads) if script.stem in stored else []
+        elif found:  # without its device, a case finds nothing
             run = about(script, threads=chosen.threads, seconds=time.perf_counter() - started)
             results.mkdir(exist_ok=True)
             text = json.dumps({"run": run, "trials": found}, indent=1, ensure_ascii=False, allow_nan=False)
-            (results / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    return 0
+            (results / f"{script.stem}.json").write_text(text + "\n", encoding="utf-8")
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

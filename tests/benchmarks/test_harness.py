@@ -191,7 +191,8 @@ def test_the_readmes_case_runs(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", run.names(run.CASES))
 def test_every_case_runs_at_a_tiny_size_and_writes_nothing(name, tmp_path, capsys):
-    assert run.main(["--quick", name], results=tmp_path) == 0
+    # Its floors are for a machine that does nothing else: make bench-quick
+    assert run.main(["--quick", name], results=tmp_path, floors_file=tmp_path / "none.json") == 0
     assert f"{name}: " in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 

@@ -69,7 +69,8 @@ def test_what_make_does_is_not_written_again(name):
 
 
 def test_the_whole_suite_runs_on_both_ends_of_the_range():
-    assert {"make test", "make test-browser", "make test-exercises", "make test-translation", "make test-colab"} <= set(
+    rest = ("browser", "exercises", "translation", "colab")
+    assert {"make test", "make bench-quick", *(f"make test-{what}" for what in rest)} <= set(
         commands("test").splitlines()
     )
     assert {"3.11", "3.13"} <= pythons("test") and {"3.11", "3.13"} <= pythons("weekly")
