@@ -154,4 +154,4 @@ test-exercises: nbgrader  ## the instructor's kit: right, wrong and hostile subm
 	$(KIT) pytest -q tests/exercises
 
 clean:  ## remove what was built, and .venv
-	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage *.egg-info
+	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* *.egg-info

@@ -183,7 +183,7 @@ def _restore_random_state(tensors: Mapping[str, Tensor]) -> None:
 
 
 def _path(path: Path | str) -> Path:
-    if not isinstance(path, Path | str) or "\0" in str(path):
+    if not isinstance(path, os.PathLike | str) or "\0" in os.fspath(path):
         raise ValueError(f"path: expected a path, got {shown(path)}")
     return Path(path)
 

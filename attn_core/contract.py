@@ -2,6 +2,7 @@
 
 import math
 import reprlib
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -176,8 +177,8 @@ def check_size(name: str, size: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a plain number: not True or False, no text, no tensor."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether this is a number, Python's or NumPy's: not True or False, no text, no tensor."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:

@@ -134,7 +134,7 @@ class Learned(nn.Module):
         _check_placed(x, dim, offset)
         first = longest = 0 if isinstance(offset, Tensor) else offset
         if isinstance(offset, Tensor) and offset.numel():
-            first, longest = (int(number) for number in torch.aminmax(offset))
+            first, longest = torch.stack(torch.aminmax(offset)).tolist()  # one wait for a GPU, not two
         if first < 0:  # it would be counted from the end
             raise ValueError(f"offset: expected integers of at least 0, got {first}")
         end = longest + x.shape[1]

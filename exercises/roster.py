@@ -140,6 +140,8 @@ def _upload(name: str) -> tuple[str, int]:
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     if member.file_size > LARGEST:
         raise ValueError(f"larger than {LARGEST // 2**20} MiB")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # no other can be unpacked in part
+        raise ValueError("packed in another way than by deflate")
     with archive.open(member) as file:
         return file.read(LARGEST + 1)
 

@@ -154,8 +154,13 @@ def _read(path: Path) -> list[tuple[str, str]]:
             names = archive.namelist()
             members = [n for n in names if PurePosixPath(n).name == MEMBER and not n.endswith("/")]
             if len(members) == 1:
-                size = archive.getinfo(members[0]).file_size
-                data = archive.read(members[0]) if size <= _LARGEST else b""  # no more than it claims is unpacked
+                member = archive.getinfo(members[0])
+                size = member.file_size
+                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError(f"{MEMBER} is packed in another way than by deflate")  # no other has a bound
+                if size <= _LARGEST:
+                    with archive.open(members[0]) as file:
+                        data = file.read(size + 1)  # not more than that is unpacked, whatever lies there
     except Exception as error:  # on damage, zipfile raises BadZipFile, zlib.error, EOFError, OSError and yet others
         raise ValueError(f"{path}: expected a zip archive, got a damaged one or none: {error}. {_ADVICE}") from error
     if len(members) != 1:

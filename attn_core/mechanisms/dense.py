@@ -53,7 +53,7 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
 def _weigh(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The weights, and which rows are empty."""
     if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point or scores.dim() == 0:
-        raise ValueError(f"scores: expected a floating tensor, got {kind(scores)}")
+        raise ValueError(f"scores: expected a floating tensor (…, T, S), got {kind(scores)}")
     if mask is not None:
         check_mask(mask, tuple(scores.shape), scores.device)
         scores = scores.masked_fill(~mask, -math.inf)

@@ -60,7 +60,7 @@ class LSHAttention(nn.Module):
             if num_buckets > 1 and num_buckets % 2:
                 raise ValueError(f"num_buckets: expected 1 or an even number, got {num_buckets}")
         if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
-            raise ValueError(f"seed: expected an integer, got {shown(seed)}")
+            raise ValueError(f"seed: expected an integer of 64 bits, got {shown(seed)}")
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
     def forward(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from random import Random
 from typing import Self
@@ -185,9 +185,9 @@ def whole_texts(texts: Sequence[Sequence[str]]) -> Callable[[int], Sequence[Text
     """Every text whole, in one part, the same in each epoch.
 
     Raises:
-        ValueError: ``texts`` that are no sequence.
+        ValueError: ``texts`` that are none, or one text.
     """
-    if not isinstance(texts, Sequence):
+    if not isinstance(texts, Iterable) or isinstance(texts, str):
         raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
     made = [Text(words) for words in texts]
     return lambda number: made

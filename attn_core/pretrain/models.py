@@ -50,7 +50,9 @@ class SegmentEncoder(TransformerEncoder):
         if segments is None:
             segments = torch.zeros_like(tokens)
         elif not isinstance(segments, Tensor) or segments.dtype not in INTEGERS or segments.shape != tokens.shape:
-            raise ValueError(f"segments: expected the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}")
+            raise ValueError(
+                f"segments: expected integers of the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}"
+            )
         elif segments.device.type == "cpu" and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
             raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
         mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)

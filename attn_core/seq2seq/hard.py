@@ -108,7 +108,7 @@ def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, ent
     if not is_number(discount) or not 0.0 <= discount <= 1.0:
         raise ValueError(f"discount: expected a number from 0 to 1, got {shown(discount)}")
     if not is_number(entropy_weight) or not 0.0 <= entropy_weight < math.inf:
-        raise ValueError(f"entropy_weight: expected a number of at least 0, got {shown(entropy_weight)}")
+        raise ValueError(f"entropy_weight: expected a finite number of at least 0, got {shown(entropy_weight)}")
     memory = model.encoder(batch.source, batch.source_lengths)  # type: ignore[operator]
     draws = decoder.draw(memory, batch.target_in)
     words = _log_probability(draws.logits, batch.target_out)

@@ -122,7 +122,7 @@ def fit(
     if not hasattr(batches, "epoch"):
         raise ValueError(f"batches: expected some with epoch(number), as Batches, got {kind(batches)}")
     if not isinstance(seed, int) or isinstance(seed, bool) or abs(seed) >= 2**62:
-        raise ValueError(f"seed: expected an integer, got {shown(seed)}")
+        raise ValueError(f"seed: expected an integer of 62 bits, got {shown(seed)}")
     for what, function in (("schedule", schedule), ("loss", loss), ("validate", validate)):
         if function is not None and not callable(function):
             raise ValueError(f"{what}: expected a function, got {kind(function)}")

@@ -95,7 +95,7 @@ def doubly_stochastic_loss(weight: float = 1.0) -> Callable[[nn.Module, Batch], 
     Source: Xu et al. 2015, eq. 14, where all regions count alike.
     """
     if not is_number(weight) or not 0.0 <= weight < math.inf:
-        raise ValueError(f"weight: expected a number of at least 0, got {shown(weight)}")
+        raise ValueError(f"weight: expected a finite number of at least 0, got {shown(weight)}")
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         # Step by step: a pass over the whole caption gives its weights to captures alone, without their gradient.

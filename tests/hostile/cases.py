@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import tracemalloc
 import unicodedata
+from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pytest
 import torch
 
 import attn_core
@@ -314,6 +317,22 @@ def _(folder):
     (folder / f"{path.name}.partial").write_bytes(b"rest")
     save(str(path), Checkpoint({}, {}, {}))
     assert load(path) == Checkpoint({}, {}, {}) and [p.name for p in folder.iterdir()] == [path.name]
+
+
+@odd("checkpoint: cut nowhere, it is whole, and the table cuts it at each kilobyte that it has")
+def _(folder):
+    assert 27 * 1024 < len(texts.whole()) <= 28 * 1024
+
+
+@odd("checkpoint: a folder that nobody may write in keeps what it holds")
+def _(folder):
+    """Root may write in any folder but those that the kernel makes."""
+    there = Path("/proc/self") if os.geteuid() == 0 else folder / "locked"
+    if os.geteuid() != 0:
+        there.mkdir(mode=0o500)
+    if there.is_dir():  # no /proc but on Linux
+        with pytest.raises(OSError, match=str(there)):
+            save(there / "a", Checkpoint({}, {}, {}))
 
 
 @odd("checkpoint: infinities, NaN, no elements, stride 0")

@@ -105,7 +105,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 CHECKPOINTS = [
     *(
         Row(f"checkpoint: cut after {kib} KiB", resume, model, damaged, files={RUN: functools.partial(cut, kib)})
-        for kib in range(28)
+        for kib in range(28)  # as many as it has
     ),
     Row("checkpoint: one byte more", resume, model, broken + "incomplete metadata",
         files={RUN: lambda: whole() + b"\0"}),
@@ -230,7 +230,7 @@ def sentences(folder, name=ARCHIVE):
         return tatoeba_corpus(train=None, valid=0, test=0)
 
 
-LIES = with_header(zipped(b"0" * 2**20, deflated=True), 24, struct.pack("<I", 10))
+LIES = with_header(zipped(b"0" * 2**26, deflated=True), 24, struct.pack("<I", 10))
 GOOD = zipped()
 spoilt = f"FOLDER/{ARCHIVE}: expected a zip archive, got a damaged one or none: "
 member = rf"FOLDER/{ARCHIVE}: expected one member fra.txt, got "
@@ -248,7 +248,8 @@ ARCHIVES = [
             ("without its beginning", GOOD[40:], spoilt),
             ("a changed letter", GOOD.replace(b"Hi you", b"Hi yov"), spoilt + "Bad CRC-32 for file 'fra.txt'"),
             ("encrypted", with_header(GOOD, 8, b"\1\0"), spoilt + "File 'fra.txt' is encrypted, password required"),
-            ("another way of packing", with_header(GOOD, 10, b"\x63\0"), spoilt),
+            ("another way of packing", with_header(GOOD, 10, b"\x63\0"), spoilt + "fra.txt is packed in another way"),
+            ("LZMA", with_header(GOOD, 10, b"\x0e\0"), spoilt + "fra.txt is packed in another way than by deflate"),
             ("claims four gigabytes", with_header(GOOD, 24, b"\xf0\xff\xff\xff"),
                 rf"FOLDER/{ARCHIVE}: expected at most 134,217,728 bytes in fra.txt, got 4,294,967,280\."),
             ("holds more than it claims", LIES, spoilt + "Bad CRC-32 for file 'fra.txt'"),

@@ -328,8 +328,8 @@ def test_wrong_input_is_named(path, call, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: masked_softmax(torch.ones(2, 3).long()), "scores: expected a floating tensor, got torch.int64"),
-        (lambda: masked_softmax([1.0]), "scores: expected a floating tensor, got list"),
+        (lambda: masked_softmax(torch.ones(2, 3).long()), r"scores: expected a floating .*, got torch.int64"),
+        (lambda: masked_softmax([1.0]), r"scores: expected a floating tensor \(…, T, S\), got list"),
         (lambda: masked_softmax(torch.ones(2, 3), torch.ones(2, 3)), "mask: expected a boolean tensor"),
         (
             lambda: masked_softmax(torch.ones(2, 3), torch.ones(2).bool()),

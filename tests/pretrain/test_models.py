@@ -91,7 +91,7 @@ def test_padding_changes_nothing(batch):
 
 
 def test_segments_of_another_shape_are_refused(batch):
-    with pytest.raises(ValueError, match="segments: expected the shape of tokens"):
+    with pytest.raises(ValueError, match="segments: expected integers of the shape of tokens"):
         SegmentEncoder(CONFIG)(batch.source, batch.source_lengths, batch.segments[:, 1:])
 
 

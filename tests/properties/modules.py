@@ -97,6 +97,23 @@ class Inputs:
         late = torch.arange(self.length) >= (self.length if self.late is None else self.late)
         return torch.where(late, (found + 1) % VOCAB, found)
 
+    def sequence(self) -> Tensor:
+        """Vectors ``(B, T, C)`` without padding, others from ``late`` on."""
+        found = self.floats(self.length, DIM, number=11)
+        late = torch.arange(self.length) >= (self.length if self.late is None else self.late)
+        return torch.where(late[:, None], found.roll(1, -1) + 1, found)
+
+    @property
+    def hidden(self) -> Tensor:
+        """Which keys ``(B, 1, 1, T)`` may be attended to: those of words."""
+        return self.words[:, None, None]
+
+    @property
+    def bias(self) -> Tensor:
+        """What is added to the scores, ``(H, T, T)``."""
+        found = torch.randn(HEADS, self.length, self.length, generator=self.random(12))
+        return found.to(self.dtype)
+
     @property
     def lengths(self) -> Tensor:
         """From 1 on; the first row is whole."""
@@ -205,19 +222,40 @@ MODULES: dict[str, Module] = {
     "ALiBi": Module(lambda: ALiBi(HEADS), lambda m, x: m.bias(torch.arange(x.length) + 2, torch.arange(5))),
     # layers
     "MultiHeadAttention": Module(lambda: MultiHeadAttention(DIM, 4, num_kv_heads=2, positions=Rotary(2)), of_states),
+    "MultiHeadAttention, masked": Module(
+        lambda: MultiHeadAttention(DIM, HEADS), lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias)
+    ),
+    "MultiHeadAttention, of others": Module(
+        lambda: MultiHeadAttention(DIM, HEADS, positions=ALiBi(HEADS)),
+        lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
+    ),
+    "MultiHeadAttention, causal": Module(
+        lambda: MultiHeadAttention(DIM, HEADS, positions=Rotary(DIM // HEADS)),
+        lambda m, x: m(x.sequence(), bias=x.bias, causal=True),
+    ),
     "LongformerAttention": Module(
         lambda: LongformerAttention(DIM, HEADS, 1), lambda m, x: m(x.states(), x.integers(2, x.length).bool(), x.words)
     ),
-    "FeedForward": Module(lambda: FeedForward(DIM, 12), of_states),
+    "FeedForward": Module(lambda: FeedForward(DIM, 12), lambda m, x: m(x.sequence())),  # at 0, its ReLU has no slope
     "AddNorm": Module(lambda: AddNorm(DIM, dropout=0.0, norm_first=True), lambda m, x: m(x.states(), torch.tanh)),
     "EncoderLayer": Module(lambda: EncoderLayer(GROUPED, positions=ALiBi(HEADS)), of_states),
-    "DecoderLayer": Module(
-        lambda: DecoderLayer(CONFIG), lambda m, x: m(x.states(), m.cross_attention.prepare(x.states(8)))
+    "EncoderLayer, masked": Module(lambda: EncoderLayer(CONFIG), lambda m, x: m(x.states(), mask=x.hidden)),
+    "EncoderLayer, causal": Module(
+        lambda: EncoderLayer(GROUPED, mechanism=SlidingWindow(1)), lambda m, x: m(x.sequence(), causal=True)
     ),
-    "EncoderStack": Module(lambda: EncoderStack(CONFIG, mechanism=Dense), of_states),
+    "DecoderLayer": Module(
+        lambda: DecoderLayer(CONFIG),
+        lambda m, x: m(x.sequence(), m.cross_attention.prepare(x.states()), memory_mask=x.hidden),
+    ),
+    "EncoderStack": Module(lambda: EncoderStack(CONFIG, mechanism=Dense), lambda m, x: m(x.states(), mask=x.hidden)),
+    "EncoderStack, causal": Module(
+        lambda: EncoderStack(CONFIG, mechanism=FlashAttention), lambda m, x: m(x.sequence(), causal=True)
+    ),
     "DecoderStack": Module(
         lambda: DecoderStack(CONFIG, mechanism=Dense, cross_mechanism=Dense),
-        lambda m, x: m(x.states(), [layer.cross_attention.prepare(x.states(8)) for layer in m.layers]),
+        lambda m, x: m(
+            x.sequence(), [layer.cross_attention.prepare(x.states()) for layer in m.layers], memory_mask=x.hidden
+        ),
     ),
     "TokenEmbedding": Module(lambda: TokenEmbedding(VOCAB, CONFIG, Sinusoidal(DIM)), of_tokens),
     # models
@@ -298,9 +336,9 @@ MODULES: dict[str, Module] = {
 
 
 def outputs(found: Any) -> list[Tensor]:
-    """The floating tensors of what a module returned."""
+    """The tensors of what a module returned."""
     if isinstance(found, Tensor):
-        return [found] if found.dtype.is_floating_point else []
+        return [found]
     return [tensor for one in found or () for tensor in outputs(one)]
 
 

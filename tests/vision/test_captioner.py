@@ -149,8 +149,8 @@ def test_pictures_are_learned(kind):
         (lambda: build().encoder(batch_of().source, torch.tensor([9])), r"lengths: expected shape \(2,\), got \(1,\)"),
         (lambda: build().encoder(batch_of().source, torch.tensor([9, 10])), "lengths: expected lengths from 0 to 9"),
         (lambda: build().encoder(batch_of().source, torch.tensor([9, 0])), "lengths: expected at least one region"),
-        (lambda: doubly_stochastic_loss(-1.0), "weight: expected a number of at least 0"),
-        (lambda: doubly_stochastic_loss(True), "weight: expected a number of at least 0"),
+        (lambda: doubly_stochastic_loss(-1.0), "weight: expected a finite number of at least 0"),
+        (lambda: doubly_stochastic_loss(True), "weight: expected a finite number of at least 0"),
     ],
 )
 def test_refuses(call, message):
