@@ -157,7 +157,7 @@ def changed(data, name, at, change):
     "at, change, said",
     [
         (8, b"\1\0", "is encrypted, password required"),
-        (10, b"\x63\0", "That compression method is not supported"),
+        (10, b"\x63\0", "packed in another way than by deflate"),
         (24, b"\5\0\0\0", "Bad CRC-32"),
         (24, b"\0\0\0\x7f", "larger than"),
         (42, b"\xff\xff\0\0", "Truncated file header"),
