@@ -57,7 +57,7 @@ ifneq ($(NOTEBOOKS),)
 endif
 
 site: setup
-	$(PY) -m pytest -q tests/book
+	$(PY) -m pytest -q -n 2 tests/book
 
 execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
 	$(PY) book/execute.py $(CHAPTERS)
