@@ -1,4 +1,10 @@
-"""Attention in float64, written as loops: slow, plain, and what everything else is held against."""
+"""What every mechanism must compute, in float64: slow, plain, and what everything else is held against.
+
+``by_loops`` writes attention out, query by query. ``attention`` gives the same from whole tensors, since the properties
+ask for it ten thousand times; ``tests/test_reference.py`` holds the one against the other. What differs in the other
+mechanisms stands below: which keys a window shows, which pairs share a bucket, what is mixed or estimated.
+``tests/context/reference.py`` has the reference of context attention.
+"""
 
 import math
 
@@ -6,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-def attention(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tuple[Tensor, Tensor]:
+def by_loops(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tuple[Tensor, Tensor]:
     """The contract of ``attn_core``, query by query: output ``(B, H, T, Dv)`` and weights ``(B, H, T, S)``."""
     q, k, v = (x.detach().double() for x in (q, k, v))
     batch, heads, queries, size = q.shape
@@ -40,6 +46,30 @@ def attention(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tup
     return out, weights
 
 
+def attention(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tuple[Tensor, Tensor]:
+    """What ``by_loops`` gives, from whole tensors; a value that nobody sees may be NaN."""
+    q, k, v = (x.detach().double() for x in (q, k, v))
+    k, v = (grouped(x, q.shape[1]) for x in (k, v))
+    queries, keys = q.shape[2], k.shape[2]
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    visible = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
+    if bias is not None:
+        scores, visible = scores + bias.detach().double(), visible & (bias != -math.inf)
+    if causal:
+        visible = visible & (torch.arange(keys) <= torch.arange(queries)[:, None] + keys - queries)
+    top = torch.where(visible, scores, -math.inf).amax(-1, keepdim=True) if keys else scores.new_zeros(1)
+    raised = torch.where(visible, (scores - top).exp(), 0.0)
+    total = raised.sum(-1, keepdim=True)
+    weights = raised / torch.where(total == 0, 1.0, total)
+    shares = torch.where(visible[..., None], weights[..., None] * v[:, :, None], 0.0)
+    return shares.sum(3), weights
+
+
+def grouped(x: Tensor, heads: int) -> Tensor:
+    """Keys or values ``(B, G, S, D)`` as each of so many query heads sees them: head h reads h // (H / G)."""
+    return x[:, torch.arange(heads) // (heads // x.shape[1])]
+
+
 def tolerance(dtype: torch.dtype, *, scale: float = 1.0) -> float:
     """How far attention in ``dtype`` may be from float64, for inputs of standard deviation ``scale``.
 
@@ -47,3 +77,84 @@ def tolerance(dtype: torch.dtype, *, scale: float = 1.0) -> float:
     """
     unit = {torch.float64: 1e-12, torch.float32: 3e-6, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
     return unit * max(1.0, scale) ** 2
+
+
+def window(queries: int, keys: int, before: int, after: int, dilation: int) -> Tensor:
+    """Which keys a sliding window shows, entry by entry: query i stands at position S − T + i."""
+    visible = torch.zeros(queries, keys, dtype=torch.bool)
+    for i in range(queries):
+        for step in range(-before, after + 1):
+            j = keys - queries + i + step * dilation
+            if 0 <= j < keys:
+                visible[i, j] = True
+    return visible
+
+
+def additive_scores(score: torch.nn.Module, q: Tensor, k: Tensor) -> Tensor:
+    """``w · tanh(W_q q + W_k k)`` for every pair, ``(B, H, T, S)``.
+
+    As a bias, and with a scale of 0 that switches the products off, they make ``attention`` additive attention.
+    """
+    query, key, energy = (getattr(score, name).weight.detach().double() for name in ("query", "key", "energy"))
+    q, k = q.detach().double() @ query.T, grouped(k.detach().double(), q.shape[1]) @ key.T
+    return torch.tanh(q[:, :, :, None] + k[:, :, None]) @ energy[0]
+
+
+def linformer_slots(projection: Tensor, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Keys or values ``(B, G, S, D)`` mixed into slots; ``mask`` ``(B, 1, 1, S)`` leaves some out."""
+    x = x.detach().double()
+    if mask is not None:
+        x = x.masked_fill(~mask.transpose(2, 3), 0.0)
+    return projection.detach().double()[:, :, : x.shape[2]] @ x
+
+
+def performer(projection, q, k, v, *, mask=None, causal=False, scale=None) -> Tensor:
+    """Each weight from its features, with nothing stabilised: float64 can do without at these sizes."""
+    q, k, v, w = (x.detach().double() for x in (q, k, v, projection))
+    k, v = (grouped(x, q.shape[1]) for x in (k, v))
+    queries, keys = q.shape[2], k.shape[2]
+    factor = 1 / math.sqrt(q.shape[3]) if scale is None else scale
+    root = math.sqrt(abs(factor))  # half of the factor for each side
+    asked, offered = (
+        (x @ w.T - x.square().sum(-1, keepdim=True) / 2).exp() for x in (math.copysign(root, factor) * q, root * k)
+    )
+    weights = asked @ offered.mT
+    visible = torch.ones(1, keys, dtype=torch.bool) if mask is None else mask
+    if causal:
+        visible = visible & (torch.arange(keys) <= torch.arange(queries)[:, None] + keys - queries)
+    weights = torch.where(visible, weights, 0.0)
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total == 0, 0.0, weights @ v / total)
+
+
+def lsh_pairs(mechanism, q, *, causal, hidden=None) -> Tensor:
+    """Which pairs (B, H, T, T) some round lets meet: loops over lists, bucket by bucket, as its docstring says.
+
+    A token that meets no other has itself, unless it is ``hidden`` (B, T).
+    """
+    batch, heads, size, _ = q.shape
+    buckets = mechanism.hash(q.flatten(0, 1)).tolist()
+    found = torch.zeros(batch * heads, size, size, dtype=torch.bool)
+    for n, rounds in enumerate(buckets):
+        out = [] if hidden is None else hidden[n // heads].nonzero().flatten().tolist()
+        for bucket_of in rounds:
+            line = sorted((i for i in range(size) if i not in out), key=lambda i: (bucket_of[i], i))
+            place = {token: p for p, token in enumerate(line)}
+            for i in line:
+                for j in line:
+                    if i == j or bucket_of[i] != bucket_of[j]:
+                        continue
+                    if causal:
+                        near = 0 < place[i] - place[j] <= mechanism.bucket_size
+                    else:
+                        near = place[i] // mechanism.bucket_size - place[j] // mechanism.bucket_size in (0, 1)
+                    found[n, i, j] |= near
+    return with_self(found.view(batch, heads, size, size), hidden)
+
+
+def with_self(pairs: Tensor, hidden: Tensor | None = None) -> Tensor:
+    """LSH's rule for a token that meets no other: it has itself, unless it is hidden."""
+    alone = ~pairs.any(-1)
+    if hidden is not None:
+        alone &= ~hidden[:, None]
+    return pairs | (torch.eye(pairs.shape[-1], dtype=torch.bool) & alone[..., None])

@@ -137,4 +137,4 @@ class Paging(RuleBasedStateMachine):
 
 
 TestPaging = Paging.TestCase
-TestPaging.settings = settings(derandomize=True, deadline=None, database=None, max_examples=200, stateful_step_count=40)
+TestPaging.settings = settings(derandomize=True, deadline=None, database=None, max_examples=100, stateful_step_count=40)

@@ -46,7 +46,7 @@ def run(path, notebook=None, begun=lambda client, cell_index: None):
     """Run a notebook in its own folder, as `make execute` does, without writing it."""
     client = NotebookClient(
         notebook or nbformat.read(path, as_version=4),
-        timeout=300,
+        timeout=1200,
         kernel_name="python3",
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},

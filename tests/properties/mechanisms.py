@@ -22,9 +22,6 @@ from attn_core import (
     flash_attention,
 )
 from tests import reference
-from tests.mechanisms.test_linformer import mixed
-from tests.mechanisms.test_lsh import met, with_self_rule
-from tests.mechanisms.test_performer import estimate
 from tests.properties.draws import Call, calls
 
 
@@ -39,6 +36,10 @@ class Mechanism:
     expected: Callable[[Any, Call], Tensor]
     draws: dict[str, Any] = field(default_factory=dict)
     slack: float = 1.0
+
+    def made_for(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
+        """One that takes tensors of these shapes."""
+        return self.make(Call(q, k, v, {}, 1.0))
 
     def calls(self, **more: Any) -> st.SearchStrategy[Call]:
         return calls(**(self.draws | more))
@@ -57,30 +58,13 @@ def exact(_: Any, call: Call) -> Tensor:
 
 
 def within_the_window(mechanism: SlidingWindow, call: Call) -> Tensor:
-    queries, keys = call.shape[2:]
-    window = torch.zeros(queries, keys, dtype=torch.bool)
-    for i in range(queries):
-        for steps in range(-mechanism.before, mechanism.after + 1):
-            j = keys - queries + i + steps * mechanism.dilation
-            if 0 <= j < keys:
-                window[i, j] = True
+    window = reference.window(*call.shape[2:], mechanism.before, mechanism.after, mechanism.dilation)
     mask = call.options.get("mask")
     return exact(None, call.on(*call.tensors, mask=window if mask is None else mask & window))
 
 
 def by_perceptron(mechanism: AdditiveAttention, call: Call) -> Tensor:
-    """Additive scores, entry by entry, are a bias: with a scale of 0, the products count for nothing."""
-    query, key, energy = (
-        getattr(mechanism.score, name).weight.detach().double() for name in ("query", "key", "energy")
-    )
-    (batch, heads, queries, keys), group = call.shape, call.shape[1] // call.k.shape[1]
-    scores = torch.zeros(call.shape, dtype=torch.float64)
-    for b in range(batch):
-        for h in range(heads):
-            for i in range(queries):
-                for j in range(keys):
-                    one, other = query @ call.q[b, h, i].double(), key @ call.k[b, h // group, j].double()
-                    scores[b, h, i, j] = energy[0] @ torch.tanh(one + other)
+    scores = reference.additive_scores(mechanism.score, call.q, call.k)
     bias = call.options.get("bias")
     return exact(None, call.on(*call.tensors, bias=scores if bias is None else scores + bias, scale=0.0))
 
@@ -88,12 +72,13 @@ def by_perceptron(mechanism: AdditiveAttention, call: Call) -> Tensor:
 def over_mixtures(mechanism: Linformer, call: Call) -> Tensor:
     mask = call.options.get("mask")
     shown = None if mask is None else mask.broadcast_to(call.shape[0], 1, 1, call.shape[3])
-    keys, values = mixed(mechanism.key_projection, call.k, shown), mixed(mechanism.value_projection, call.v, shown)
+    keys = reference.linformer_slots(mechanism.key_projection, call.k, shown)
+    values = reference.linformer_slots(mechanism.value_projection, call.v, shown)
     return reference.attention(call.q, keys, values, scale=call.options.get("scale"))[0]
 
 
 def by_features(mechanism: Performer, call: Call) -> Tensor:
-    return estimate(mechanism.projection, *call.tensors, **call.options)
+    return reference.performer(mechanism.projection, *call.tensors, **call.options)
 
 
 def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
@@ -104,7 +89,7 @@ def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
     unit = wide / length.masked_fill(length == 0, math.inf)
     mask = call.options.get("mask")
     hidden = None if mask is None else ~mask.broadcast_to(batch, 1, 1, size)[:, 0, 0]
-    pairs = with_self_rule(met(mechanism, unit, causal=call.options["causal"], hidden=hidden), hidden)
+    pairs = reference.lsh_pairs(mechanism, unit, causal=call.options["causal"], hidden=hidden)
     if hidden is not None:
         pairs = pairs & ~hidden[:, None, :, None]
     q = call.q.double()
@@ -116,7 +101,7 @@ def learned(made: torch.nn.Module, call: Call) -> torch.nn.Module:
     return made.to(call.q.dtype)
 
 
-WINDOWS = {"one": (1, 1, 1), "before alone": (2, 0, 1), "dilated": (1, 2, 2), "itself": (0, 0, 3)}
+WINDOWS = {"": (1, 1, 1), ", before alone": (2, 0, 1), ", dilated": (1, 2, 2), ", itself": (0, 0, 3)}
 PER_KEY = {"mask": "keys", "bias": False}
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -126,7 +111,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "flash_attention": Mechanism(lambda call: flash_attention, exact),
     "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact),
     **{
-        f"SlidingWindow, {name}": Mechanism(lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window)
+        f"SlidingWindow{name}": Mechanism(lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window)
         for name, w in WINDOWS.items()
     },
     "AdditiveAttention": Mechanism(

@@ -8,15 +8,12 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import attn_core
 from attn_core import (
-    AdditiveAttention,
     Dense,
     FlashAttention,
-    Linformer,
     LongformerAttention,
-    LSHAttention,
     MultiHeadAttention,
-    Performer,
     SlidingWindow,
     context,
     induction,
@@ -31,6 +28,7 @@ from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
 from attn_core.seq2seq.decoder import DeepOutput
 from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
 from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
+from tests.properties.mechanisms import MECHANISMS, Mechanism
 
 VOCAB, DIM, HEADS = 11, 8, 2
 CONFIG = transformer.TransformerConfig(
@@ -156,8 +154,14 @@ def of_states(module: nn.Module, x: Inputs) -> Tensor:
     return module(x.states())
 
 
-def of_heads(module: nn.Module, x: Inputs) -> Tensor:
-    return module(*x.heads)
+def of_mechanism(mechanism: Mechanism) -> Module:
+    """A row of the table of mechanisms as one of this table, where what it makes is a module."""
+
+    def call(module: nn.Module, x: Inputs) -> Tensor:
+        q, k, v = x.heads
+        return module(q, q if mechanism.draws.get("shared") else k, v)
+
+    return Module(lambda: mechanism.made_for(*Inputs(1, 1, 0).heads), call)
 
 
 def of_pairs(module: nn.Module, x: Inputs) -> Tensor:
@@ -206,15 +210,11 @@ MODULES: dict[str, Module] = {
     "ScaledDot": Module(scores.ScaledDot, of_pairs),
     "General": Module(lambda: scores.General(DIM, DIM), of_pairs),
     "Additive": Module(lambda: scores.Additive(DIM, DIM, 5), of_pairs),
-    "AdditiveAttention": Module(lambda: AdditiveAttention(4, 5), of_heads),
-    "Dense": Module(Dense, of_heads),
-    "FlashAttention": Module(lambda: FlashAttention(query_tile=2, key_tile=2), of_heads),
-    "Linformer": Module(lambda: Linformer(6, 3), of_heads),
-    "LSHAttention": Module(
-        lambda: LSHAttention(bucket_size=2, num_buckets=2), lambda m, x: m(*[x.heads[0]] * 2, x.heads[2])
-    ),
-    "Performer": Module(lambda: Performer(4, 8), of_heads),
-    "SlidingWindow": Module(lambda: SlidingWindow(1), of_heads),
+    **{
+        name: of_mechanism(one)
+        for name, one in MECHANISMS.items()
+        if name in attn_core.__all__ and isinstance(one.made_for(*Inputs(1, 1, 0).heads), nn.Module)
+    },
     # positions
     "Sinusoidal": Module(lambda: Sinusoidal(DIM), lambda m, x: m(x.states(), offset=2)),
     "Learned": Module(lambda: Learned(8, DIM), lambda m, x: m(x.states(), offset=2)),

@@ -53,7 +53,7 @@ def close(found, wanted, tolerance):
 def test_it_is_what_it_should_be_in_float64(name, dtype):
     mechanism = MECHANISMS[name]
 
-    @examples(150 if dtype == torch.float32 else 40)
+    @examples(80 if dtype == torch.float32 else 20)
     @given(mechanism.calls(dtype=dtype))
     def check(call):
         made = mechanism.make(call)

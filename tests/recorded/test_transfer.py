@@ -87,6 +87,7 @@ class Here(Executor):
 
 def test_a_tiny_run(tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(transfer, "FROZEN_STEPS", 3)
     threads = torch.get_num_threads()
     found = transfer.run(tmp_path, TINY, (0,), [(1, 8), (2, 16)])
     torch.set_num_threads(threads)

@@ -184,7 +184,7 @@ def test_picture_shows_the_layer_and_head_chosen():
     assert heatmap().picture() != heatmap(head=1).picture()
 
 
-@pytest.mark.parametrize("heads", [2, 5, 12])
+@pytest.mark.parametrize("heads", [2, 5])
 def test_picture_shows_all_heads_of_the_layer(heads):
     """A head of weight 1 everywhere among heads of weight 0: one dark small map more for each, and in its place."""
 
