@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
 	nbgrader assignments students collect grade feedback grades test-exercises clean
 
 PY := .venv/bin/python
@@ -14,6 +14,9 @@ RUNS ?=
 BENCH ?=
 THREADS ?= 1
 PORT ?= 8000
+# Two processes of one thread each. What needs a browser, a GPU or the built site has commands of its own.
+UNIT = OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu"
+UNIT_TESTS := $(filter-out tests/book/ tests/browser/ tests/exercises/ tests/translation/,$(sort $(wildcard tests/*/))) $(wildcard tests/test_*.py)
 # For translations: which language, and where its catalogues are.
 LANGUAGE ?=
 LOCALE ?= locale
@@ -45,10 +48,19 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 unit: setup
+	$(UNIT) $(UNIT_TESTS)
+
+coverage: setup  ## the same tests, and how much of the package they run
 	@$(PY) -m coverage erase
-	OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q -n 2 -m "not browser and not gpu" --ignore tests/book --ignore tests/exercises --ignore tests/translation tests
+	$(subst pytest,coverage run -m pytest,$(UNIT)) $(UNIT_TESTS)
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
+
+quick: lint  ## lint and the core's own tests, in two minutes
+	$(UNIT) -k "not interpreter" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
+
+check: lint  ## what the author of a mechanism runs (NAME=window)
+	$(UNIT) -k "$(NAME) or table" tests/mechanisms tests/properties tests/hostile tests/test_package.py
 
 notebooks: setup
 ifneq ($(NOTEBOOKS),)
@@ -73,6 +85,7 @@ bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases
 
 bench-quick: setup  ## the same at tiny sizes: does it run, has no ratio fallen below its floor?
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
+	@$(PY) -m benchmarks.import_time
 
 bench-floors: setup  ## record these floors, on a machine that does nothing else
 	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)
