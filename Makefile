@@ -1,10 +1,10 @@
-# Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest.
+# Two commands matter: `make book` and `make test`. Both do their own set-up. `make help` lists the rest,
+# `make -C exercises` the instructor's.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser \
-	nbgrader assignments students collect grade feedback grades test-exercises clean
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -20,12 +20,6 @@ UNIT_TESTS := $(filter-out tests/book/ tests/browser/ tests/exercises/ tests/tra
 # For translations: which language, and where its catalogues are.
 LANGUAGE ?=
 LOCALE ?= locale
-# The instructor's: which assignments, the class list to import, and the archive that Canvas or Moodle gave.
-ASSIGNMENTS ?=
-CLASS ?=
-DOWNLOAD ?=
-# nbgrader calls a program that lies beside it; and a submission gets one thread.
-KIT := PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m
 # Jupyter must find the kernel of .venv before any that the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
 export PYTHON
@@ -142,29 +136,10 @@ test-browser: book  ## the pages in Chromium, with the network blocked
 	@sh book/browser.sh
 	$(PY) -m pytest -q -m browser tests/browser
 
-nbgrader: setup
+# nbgrader calls a program that lies beside it; and a submission gets one thread.
+test-exercises: setup  ## the instructor's kit: right, wrong and hostile submissions (needs bubblewrap)
 	@sh exercises/setup.sh
-
-assignments: nbgrader  ## the students' versions, into exercises/release (ASSIGNMENTS="01_attention_pooling")
-	@$(KIT) exercises.course assignments $(ASSIGNMENTS)
-
-students: nbgrader  ## import a class list (CLASS=class.csv)
-	@$(KIT) exercises.roster students "$(CLASS)"
-
-collect: nbgrader  ## import what a class uploaded (ASSIGNMENTS=01_attention_pooling DOWNLOAD=submissions.zip)
-	@$(KIT) exercises.roster collect "$(ASSIGNMENTS)" "$(DOWNLOAD)"
-
-grade: nbgrader  ## grade exercises/submitted, each submission in a sandbox of its own
-	@$(KIT) exercises.grade $(ASSIGNMENTS)
-
-feedback: nbgrader  ## a page for each student, into exercises/feedback
-	@$(KIT) exercises.course feedback $(ASSIGNMENTS)
-
-grades: nbgrader  ## tables of points, one of them as Canvas imports it
-	@$(KIT) exercises.gradebook
-
-test-exercises: nbgrader  ## the instructor's kit: right, wrong and hostile submissions (needs bubblewrap)
-	$(KIT) pytest -q tests/exercises
+	PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m pytest -q tests/exercises
 
 clean:  ## remove what was built, and .venv
 	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* *.egg-info

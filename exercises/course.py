@@ -1,4 +1,4 @@
-"""`make assignments` and `make feedback`: what students receive, before and after."""
+"""`make -C exercises assignments` and `… feedback`: what students receive, before and after."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _checked(done: dict[str, object]) -> None:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make assignments, make feedback")
+    parser = argparse.ArgumentParser(prog="make -C exercises")
     parser.add_argument("command", choices=("assignments", "feedback"))
     parser.add_argument("names", nargs="*", help="which; all if none")
     parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")

@@ -1,4 +1,4 @@
-"""`make grade`: grade what has been handed in, each submission by itself, and write points and notebooks.
+"""`make -C exercises grade`: grade what has been handed in, each submission by itself, and write points and notebooks.
 
 Reads ``submitted/STUDENT/ASSIGNMENT/``; writes ``autograded/STUDENT/ASSIGNMENT/`` and the gradebook.
 """
@@ -117,7 +117,7 @@ def _line(name: str, student: str, graded: Graded) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make grade", description="Grade what has been handed in.")
+    parser = argparse.ArgumentParser(prog="make -C exercises grade", description="Grade what has been handed in.")
     parser.add_argument("assignments", nargs="*", help="names; all if none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what a cell may take")
@@ -130,7 +130,10 @@ def main() -> None:
     begun = time.monotonic()
     done = grade_all(options.course, options.assignments, jobs=options.jobs, seconds=options.seconds)
     if not done:
-        sys.exit("make: nothing to grade. Expected submitted/STUDENT/ASSIGNMENT/*.ipynb, and make assignments before.")
+        sys.exit(
+            "make: nothing to grade. Expected submitted/STUDENT/ASSIGNMENT/*.ipynb, "
+            "and `make -C exercises assignments` before."
+        )
     seconds = time.monotonic() - begun
     failed = [f"{name}  {student}" for (name, student), graded in done.items() if graded.notebook is None]
     print(f"{len(done) - len(failed)} graded in {seconds:.0f} s, {options.jobs} at a time.")

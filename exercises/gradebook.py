@@ -78,8 +78,8 @@ def write_canvas(book: Gradebook, path: Path) -> None:
 
 
 def main() -> None:
-    """`make grades`: both tables."""
-    parser = argparse.ArgumentParser(prog="make grades")
+    """`make -C exercises grades`: both tables."""
+    parser = argparse.ArgumentParser(prog="make -C exercises grades")
     parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")
     course = parser.parse_args().course
     with open_gradebook(course) as book:

@@ -1,4 +1,4 @@
-"""`make students` and `make collect`: the class list, and what the class has uploaded to Canvas or Moodle."""
+"""`make -C exercises students` and `… collect`: the class list, and what it has uploaded to Canvas or Moodle."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make students, make collect")
+    parser = argparse.ArgumentParser(prog="make -C exercises")
     parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")
     commands = parser.add_subparsers(dest="command", required=True)
     students = commands.add_parser("students", help="import a class list")

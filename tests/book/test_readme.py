@@ -11,7 +11,7 @@ from tests.book.notebooks import python_blocks
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+GUIDE = (ROOT / "chapters" / "instructors.ipynb").read_text(encoding="utf-8")
 
 
 def test_the_package_in_ten_lines_runs(capsys):
@@ -67,17 +67,20 @@ def test_the_tree_leaves_nothing_out():
     assert not top - known
 
 
-def targets():
-    return set(re.findall(r"^([a-z-]+):", MAKEFILE, flags=re.M))
+COMMAND = r"make (-C exercises )?([a-z][a-z-]*)"
 
 
-@pytest.mark.parametrize("text", [README, CONTRIBUTING, (ROOT / "index.md").read_text(encoding="utf-8")])
+def commands(option, makefile):
+    """What can be said after `make`: the option that names the folder, and a target."""
+    return {(option, name) for name in re.findall(r"^([a-z-]+):", makefile.read_text(encoding="utf-8"), flags=re.M)}
+
+
+@pytest.mark.parametrize("text", [README, CONTRIBUTING, (ROOT / "index.md").read_text(encoding="utf-8"), GUIDE])
 def test_every_command_named_exists(text):
     blocks = re.findall(r"^\s*```bash\n(.*?)```", text, flags=re.M | re.S)
-    named = set(re.findall(r"`make ([a-z-]+)", text)) | set(
-        re.findall(r"^\s*make ([a-z-]+)", "\n".join(blocks), flags=re.M)
-    )
-    assert named and named <= targets()
+    named = set(re.findall(f"`{COMMAND}", text)) | set(re.findall(rf"^\s*{COMMAND}", "\n".join(blocks), flags=re.M))
+    known = commands("", ROOT / "Makefile") | commands("-C exercises ", ROOT / "exercises" / "Makefile")
+    assert named and named <= known
 
 
 def test_help_lists_every_command_that_has_a_description():

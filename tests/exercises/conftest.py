@@ -4,7 +4,7 @@ import importlib.util
 import shutil
 
 MISSING = [
-    *([] if importlib.util.find_spec("nbgrader") else ["nbgrader (make nbgrader)"]),
+    *([] if importlib.util.find_spec("nbgrader") else ["nbgrader (make test-exercises installs it)"]),
     *([] if shutil.which("bwrap") else ["bubblewrap (Debian: apt-get install bubblewrap)"]),
 ]
 collect_ignore_glob = ["test_*.py"] if MISSING else []

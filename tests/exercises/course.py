@@ -15,7 +15,7 @@ ASSIGNMENTS = assignments()
 
 
 def make_course(folder, names):
-    """A copy of the course with some of its assignments, released as `make assignments` does."""
+    """A copy of the course with some of its assignments, released as `make -C exercises assignments` does."""
     for name in names:
         shutil.copytree(KIT / "source" / name, folder / "source" / name)
     shutil.copy(KIT / "nbgrader_config.py", folder)
