@@ -14,7 +14,8 @@ wanted="$(.venv/bin/python -V) in $PWD: $(cat requirements-colab.txt book/colab.
 if [ "$(cat .colab/installed 2>/dev/null)" != "$wanted" ]; then
     echo "Installing Colab's versions into .colab (once; several minutes, most of it PyTorch) ..."
     rm -rf .colab
-    { .venv/bin/python -m venv .colab && pip install --quiet -r requirements-colab.txt; } >"$log" 2>&1 ||
+    # Not compiled: the notebooks import a part of it.
+    { .venv/bin/python -m venv .colab && pip install --quiet --no-compile -r requirements-colab.txt; } >"$log" 2>&1 ||
         stop "could not install Colab's versions: check the network and run it again (details: $log)."
     frozen >.colab/colab
     printf '%s' "$wanted" >.colab/installed
@@ -23,7 +24,7 @@ fi
 # The launch cell's own command, on a copy: pip would leave a folder beside the source.
 copy=$(mktemp -d)
 cp -R attn_core pyproject.toml README.md LICENSE "$copy"
-pip install --quiet "$copy" >"$log" 2>&1 && pip install --quiet --no-deps --force-reinstall "$copy" >>"$log" 2>&1
+{ pip uninstall --quiet --yes attn-core && pip install --quiet "$copy"; } >"$log" 2>&1
 done=$?
 rm -rf "$copy"
 [ $done = 0 ] || stop "the package does not install beside Colab's versions (details: $log)."
