@@ -139,7 +139,7 @@ test-browser: book  ## the pages in Chromium, with the network blocked
 # nbgrader calls a program that lies beside it; and a submission gets one thread.
 test-exercises: setup  ## the instructor's kit: right, wrong and hostile submissions (needs bubblewrap)
 	@sh exercises/setup.sh
-	PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m pytest -q tests/exercises
+	PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile tests/exercises
 
 clean:  ## remove what was built, and .venv
 	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* *.egg-info

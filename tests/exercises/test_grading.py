@@ -44,7 +44,7 @@ def graded(course):
     hand_in(course, "odd text", NAME, odd)
     (hand_in(course, "odd time", NAME, odd).parent / "timestamp.txt").write_text("yesterday")
     (hand_in(course, "in time", NAME, odd).parent / "timestamp.txt").write_text("2026-09-01 10:00:00 UTC")
-    return {student: done for (_, student), done in grade_all(course, [], jobs=2, seconds=8).items()}
+    return {student: done for (_, student), done in grade_all(course, [], jobs=2).items()}
 
 
 @pytest.mark.parametrize("student", ["copied", "below"])
