@@ -14,6 +14,7 @@ from tests.book import notebooks as nb
 each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
 chapter = pytest.mark.parametrize("path", [p for p in nb.NOTEBOOKS if re.match(r"\d\d_", p.name)], ids=lambda p: p.stem)
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+CLOCKS = {"perf_counter", "monotonic", "process_time", "time"}  # attributes of the module `time`
 
 
 @each
@@ -69,6 +70,59 @@ def test_every_code_cell_shows_or_asserts(path):
     cells = [(nb.text(cell["source"]), cell["outputs"]) for cell in nb.code_cells(nb.read(path))[1:]]
     silent = [source for source, outputs in cells if not outputs and not nb.ends_in_assertion(source)]
     assert [source for source in silent if not only_imports(source)] == []
+
+
+def names(code, context):
+    """The names that code reads (`ast.Load`) or gives a value (`ast.Store`), but for those that live in it alone."""
+    parts = list(ast.walk(code))
+    inner = (
+        [code]
+        if isinstance(code, ast.FunctionDef)
+        else [part.target for part in parts if isinstance(part, ast.comprehension)]
+    )
+    local = {
+        name.id
+        for one in inner
+        for name in ast.walk(one)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
+    local |= {part.arg for part in parts if isinstance(part, ast.arg)}
+    return {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, context)} - local
+
+
+def changed(code):
+    """The names that code gives a value, or an entry of one: `x = …`, `def x`, `x[i] = …`, `x.append(…)`."""
+    if isinstance(code, ast.FunctionDef):
+        return {code.name}
+    parts = list(ast.walk(code))
+    filled = [part for part in parts if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store)]
+    calls = [part.func for part in parts if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+    filled += [call for call in calls if call.attr == "append"]
+    return names(code, ast.Store) | {next(n.id for n in ast.walk(one) if isinstance(n, ast.Name)) for one in filled}
+
+
+def timed_assertions(statements, timed):
+    """The assertions that depend on a measured time, where `timed` holds the names that do."""
+    for one in statements:
+        block = [part for part in ast.iter_child_nodes(one) if isinstance(part, ast.stmt)]
+        whole = not block or isinstance(one, ast.FunctionDef)
+        head = [one] if whole else [part for part in ast.iter_child_nodes(one) if part not in block]
+        attributes = {part.attr for code in head for part in ast.walk(code) if isinstance(part, ast.Attribute)}
+        given = set().union(*map(changed, head))
+        if attributes & CLOCKS or any(names(code, ast.Load) & timed for code in head):
+            timed |= given
+            if isinstance(one, ast.Assert):
+                yield ast.unparse(one)
+        else:
+            timed -= given
+        if not whole:
+            yield from timed_assertions(block, timed)
+
+
+@each
+def test_no_assertion_depends_on_how_long_something_took(path):
+    sources = [nb.text(cell["source"]) for cell in nb.code_cells(nb.read(path))[1:]]
+    assert list(timed_assertions(ast.parse("\n".join(sources)).body, set())) == []
 
 
 @each
