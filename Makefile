@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-exercises clean
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -15,8 +15,13 @@ BENCH ?=
 THREADS ?= 1
 PORT ?= 8000
 # Two processes of one thread each. What needs a browser, a GPU or the built site has commands of its own.
-UNIT = OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m "not browser and not gpu"
-UNIT_TESTS := $(filter-out tests/book/ tests/browser/ tests/exercises/ tests/translation/,$(sort $(wildcard tests/*/))) $(wildcard tests/test_*.py)
+UNIT := $(PY) -m pytest -q -n 2 -m "not browser and not gpu"
+UNIT_TESTS := $(filter-out tests/__pycache__/ tests/book/ tests/browser/ tests/exercises/ tests/translation/,$(sort $(wildcard tests/*/))) $(wildcard tests/test_*.py)
+# As which other machines `make test-elsewhere` tests, one after another; and how this one passes for them.
+ELSEWHERE ?= oldest avx2 threads
+AS_oldest := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
+AS_avx2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2
+AS_threads := OMP_NUM_THREADS=2
 # For translations: which language, and where its catalogues are.
 LANGUAGE ?=
 LOCALE ?= locale
@@ -42,25 +47,33 @@ lint: setup  ## ruff and mypy
 	@$(PY) -m mypy
 
 unit: setup
-	$(UNIT) $(UNIT_TESTS)
+	OMP_NUM_THREADS=1 $(UNIT) $(UNIT_TESTS)
 
 coverage: setup  ## the same tests, and how much of the package they run
 	@$(PY) -m coverage erase
-	$(subst pytest,coverage run -m pytest,$(UNIT)) $(UNIT_TESTS)
+	OMP_NUM_THREADS=1 $(subst pytest,coverage run -m pytest,$(UNIT)) $(UNIT_TESTS)
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
 quick: lint  ## lint and the core's own tests, in two minutes
-	$(UNIT) -k "not interpreter" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
+	OMP_NUM_THREADS=1 $(UNIT) -k "not interpreter" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
 
 check: lint  ## what the author of a mechanism runs (NAME=window)
-	$(UNIT) -k "$(NAME) or table" tests/mechanisms tests/properties tests/hostile tests/test_package.py
+	OMP_NUM_THREADS=1 $(UNIT) -k "$(NAME) or table" tests/mechanisms tests/properties tests/hostile tests/test_package.py
+
+# The slowest cell takes about a minute on a quiet machine.
+NBVAL := $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 --nbval-cell-timeout 1200 \
+	--nbval-sanitize-with tests/book/sanitize.cfg $(NOTEBOOKS)
 
 notebooks: setup
-ifneq ($(NOTEBOOKS),)
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 \
-		--nbval-cell-timeout 300 --nbval-sanitize-with tests/book/sanitize.cfg $(NOTEBOOKS)
-endif
+	OMP_NUM_THREADS=1 $(NBVAL)
+
+test-elsewhere: $(ELSEWHERE:%=elsewhere-%)  ## every notebook and the numeric tests as on other machines (ELSEWHERE="avx2")
+
+elsewhere-%: setup
+	$(if $(AS_$*),,$(error ELSEWHERE: expected oldest, avx2 or threads, got $*))
+	OMP_NUM_THREADS=1 $(AS_$*) $(NBVAL)
+	OMP_NUM_THREADS=1 $(AS_$*) $(UNIT) $(filter-out tests/benchmarks/ tests/recorded/ tests/widgets/,$(UNIT_TESTS))
 
 site: setup
 	$(PY) -m pytest -q -n 2 tests/book

@@ -18,7 +18,7 @@ def passes(path: Path) -> bool:
     """Whether every cell of a notebook runs; what failed is printed."""
     notebook = nbformat.read(path, as_version=4)
     kernel = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=kernel)
+    client = NotebookClient(notebook, timeout=1200, kernel_name="python3", resources=kernel)
     started = time.perf_counter()
     try:
         client.execute()

@@ -23,7 +23,7 @@ LANGUAGE = {
     "pygments_lexer": "ipython3",
 }
 PROGRESS = re.compile(r"[^\r\n]*\d+%\|[^\r\n]*")
-TIMEOUT = 600  # seconds a cell may take
+TIMEOUT = 1200  # seconds a cell may take: more than ten times what the slowest does on a quiet machine
 
 
 def clean(notebook: Any) -> Any:
