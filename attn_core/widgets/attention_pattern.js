@@ -84,6 +84,7 @@ function render({ model, el }) {
   );
 
   let [over, width, known, seen, size] = [null, 320, null, null, null];
+  let ink = null; // the colours, once the widget is on the page
 
   function follow(s) {
     for (const { input } of choices) input.checked = input.value === s.pattern;
@@ -100,7 +101,7 @@ function render({ model, el }) {
 
   function drawMatrix(s) {
     const side = Math.min(width - ROOM[0] - 2, 360);
-    size = paintMatrix(canvas, root, side, s.n, seen);
+    size = paintMatrix(canvas, ink, side, s.n, seen);
     const place = { left: ROOM[0], top: ROOM[1], width: size.wide, height: size.high };
     for (const [name, value] of Object.entries(place)) area.style[name] = `${value}px`;
     const names = [TEXT.down, s.pattern === "slots" ? TEXT.slotAxis : TEXT.keys, TEXT.square];
@@ -166,6 +167,7 @@ function render({ model, el }) {
   }
 
   function update() {
+    if (!ink) return;
     const s = state();
     const wanted = [JSON.stringify({ ...s, query: 0 }), root.dataset.theme, width].join();
     if (known !== wanted) {
@@ -181,6 +183,7 @@ function render({ model, el }) {
 
   function layout() {
     root.dataset.theme = print.matches ? "light" : themeOf(el);
+    ink = inksOf(root);
     width = Math.max(200, Math.floor(matrix.clientWidth) || 320);
     update();
   }

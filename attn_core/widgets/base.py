@@ -98,22 +98,10 @@ class StaticWidget(anywidget.AnyWidget):
     def _html(self, png: bytes) -> str:
         names = sorted(self.trait_names(static=True))
         state = json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"), allow_nan=False)
-        script, style = str(self._esm), str(self._css)
-        # Our own files, so an assertion: what the page relies on to embed them as they are.
-        assert script.count(_EXPORT) == 1 and "</" not in script and "<!--" not in script and "</" not in style
         key = hashlib.sha256(f"{type(self).__name__}{state}".encode()).hexdigest()[:12]
-        shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
-        said = f' data-attn-said="{" ".join(self._said)}"' if self._said else ""
-        return (
-            f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}"{said}>\n'
-            f"<style>\n{style}</style>\n"
-            f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
-            f'src="data:image/png;base64,{base64.b64encode(png).decode()}"></div>\n'
-            # No tag can begin inside the state, whatever the tokens are.
-            f'<script type="application/json">{state.replace("<", chr(92) + "u003c")}</script>\n'
-            f'<script type="module">\n{script.replace(_EXPORT, "const widget =")}{shim}</script>\n</div>'
-        )
+        # No tag can begin inside the state, whatever the tokens are.
+        return embed(self, key, alt, base64.b64encode(png).decode(), state.replace("<", chr(92) + "u003c"))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -123,6 +111,23 @@ class StaticWidget(anywidget.AnyWidget):
         png = self.picture()
         shown = {"text/plain": repr(self), "text/html": self._html(png), "image/png": base64.b64encode(png).decode()}
         return {**data, **shown}, metadata
+
+
+def embed(widget: StaticWidget | type[StaticWidget], key: str, alt: str, picture: str, state: str) -> str:
+    """Give a widget's HTML around its id, alternative text, picture and state, all four written as HTML has them."""
+    script, style = str(widget._esm), str(widget._css)
+    # Our own files, so an assertion: what the page relies on to embed them as they are.
+    assert script.count(_EXPORT) == 1 and "</" not in script and "<!--" not in script and "</" not in style
+    shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
+    said = f' data-attn-said="{" ".join(widget._said)}"' if widget._said else ""
+    return (
+        f'<div class="attn-static tex2jax_ignore mathjax_ignore" data-attn-id="{key}"{said}>\n'
+        f"<style>\n{style}</style>\n"
+        f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
+        f'src="data:image/png;base64,{picture}"></div>\n'
+        f'<script type="application/json">{state}</script>\n'
+        f'<script type="module">\n{script.replace(_EXPORT, "const widget =")}{shim}</script>\n</div>'
+    )
 
 
 def prose_of(value: Any) -> Iterator[str]:

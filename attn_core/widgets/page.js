@@ -28,17 +28,26 @@ function colours(stops) {
   });
 }
 
-// Lay out now, and again whenever the room, the theme or the medium changes, until the signal.
+// The colours that a widget's style names for its least to its greatest number. Only what is on the page has a style.
+function rampOf(root) {
+  const stops = getComputedStyle(root).getPropertyValue("--attn-stops").split(",");
+  return colours(stops.map((stop) => stop.trim()));
+}
+
+// Lay out what is on the page, and again whenever the room, the theme or the medium changes, until the signal. A notebook
+// renders what it has not put on the page yet, and takes away what is scrolled out of view: until it comes, or comes back,
+// it has neither style nor size. An element that comes gets a size, which is what the observer hears of.
 function layOut(el, layout, signal) {
-  const resized = new ResizeObserver(layout);
-  const themed = new MutationObserver(layout);
-  layout();
+  const draw = () => el.isConnected && layout();
+  const resized = new ResizeObserver(draw);
+  const themed = new MutationObserver(draw);
+  draw();
   resized.observe(el);
   for (const page of [document.documentElement, document.body]) {
     themed.observe(page, { attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
   }
   for (const query of ["print", "(prefers-color-scheme: dark)"]) {
-    matchMedia(query).addEventListener("change", layout, { signal });
+    matchMedia(query).addEventListener("change", draw, { signal });
   }
   signal.addEventListener("abort", () => [resized, themed].forEach((observer) => observer.disconnect()));
 }

@@ -32,20 +32,25 @@ function sketch(drawing, width, height) {
   };
 }
 
+// The colours of the matrix, by the names that the style has for them.
+function inksOf(root) {
+  const style = getComputedStyle(root);
+  const names = ["all", "near", "global", "alone", "unread", "ink", ...Array.from({ length: HUES }, (_, k) => `hue-${k}`)];
+  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--attn-${name}`).trim()]));
+}
+
 // The cells read, each in the colour of its reason, with rings where a heavy pair is missed.
-function paintMatrix(canvas, root, side, rows, { columns, why, missed }) {
+function paintMatrix(canvas, ink, side, rows, { columns, why, missed }) {
   const ratio = window.devicePixelRatio || 1;
   const pixels = Math.round(side * ratio);
   const cell = pixels / Math.max(rows, columns);
-  const style = getComputedStyle(root);
-  const colour = (name) => style.getPropertyValue(`--attn-${name}`).trim();
   const names = { [ALL]: "all", [NEAR]: "near", [GLOBAL]: "global", [ALONE]: "alone" };
-  const inks = Array.from({ length: 32 }, (_, code) => colour(names[code] ?? `hue-${(code - FIRST) % HUES}`));
+  const inks = Array.from({ length: 32 }, (_, code) => ink[names[code] ?? `hue-${(code - FIRST) % HUES}`]);
   const edge = (k) => Math.round(k * cell);
   const gap = cell >= 5 * ratio ? Math.round(ratio) : 0;
   Object.assign(canvas, { width: edge(columns), height: edge(rows) });
   const paper = canvas.getContext("2d");
-  paper.fillStyle = colour("unread");
+  paper.fillStyle = ink.unread;
   paper.fillRect(0, 0, canvas.width, canvas.height);
   why.forEach((code, k) => {
     const [i, j] = [Math.floor(k / columns), k % columns];
@@ -54,7 +59,7 @@ function paintMatrix(canvas, root, side, rows, { columns, why, missed }) {
       paper.fillStyle = inks[code];
       paper.fillRect(x, y, edge(j + 1) - x - gap, edge(i + 1) - y - gap);
     } else if (missed?.[k]) {
-      paper.strokeStyle = colour("ink");
+      paper.strokeStyle = ink.ink;
       paper.lineWidth = Math.max(1, 0.12 * cell);
       paper.beginPath();
       paper.arc(x + (cell - gap) / 2, y + (cell - gap) / 2, Math.max(1, 0.22 * cell), 0, TURN);

@@ -178,6 +178,7 @@ function render({ model, el }) {
   let width = 320;
   let known = null;
   let encoding = null;
+  let ramp = null; // the colours, once the widget is on the page
 
   // What a slider at `value` stands for.
   function meant(name, value) {
@@ -204,8 +205,6 @@ function render({ model, el }) {
   }
 
   function paint({ dim, length }) {
-    const stops = getComputedStyle(root).getPropertyValue("--attn-stops").split(",");
-    const ramp = colours(stops.map((stop) => stop.trim()));
     const image = new ImageData(dim, length);
     for (let k = 0; k < dim * length; k++) {
       image.data.set(ramp[Math.round((encoding.at(Math.floor(k / dim), k % dim) + 1) * 127.5)], 4 * k);
@@ -364,6 +363,7 @@ function render({ model, el }) {
   }
 
   function update() {
+    if (!ramp) return;
     const s = state();
     const wanted = [...ENCODING.map((name) => s[name]), root.dataset.theme].join();
     if (known !== wanted) {
@@ -382,6 +382,7 @@ function render({ model, el }) {
 
   function layout() {
     root.dataset.theme = print.matches ? "light" : themeOf(el);
+    ramp = rampOf(root);
     width = Math.max(200, Math.floor(matrix.plot.clientWidth) || 320);
     update();
   }

@@ -68,6 +68,7 @@ function render({ model, el }) {
   let [forced, chosen] = [[], new Set()]; // the first tokens, as they are to be; the places of those that the reader chose
   let [found, written, took] = [null, [], 0]; // the translation, its tokens with <eos>, and the milliseconds it took
   let [revealed, timer] = [0, 0]; // how much of it shows, and what brings the next word
+  let ramp = null; // the colours, once the widget is on the page
   let [open, jump] = [-1, -1]; // the word whose alternatives show, and the one that is to have the focus
 
   // A live region is read aloud whenever it is written to.
@@ -220,7 +221,7 @@ function render({ model, el }) {
   }
 
   function update() {
-    const ramp = colours(getComputedStyle(root).getPropertyValue("--attn-stops").trim().split(/,\s*/));
+    if (!ramp) return;
     const weights = weightsOf(settings.view);
     const top = Math.max(...weights.flatMap((row) => [...row])) || 1;
     printed.textContent = said.map(shown).join(" ");
@@ -248,6 +249,7 @@ function render({ model, el }) {
   const fit = () => map.layout(Math.min(el.clientWidth || 640, print.matches ? 660 : Infinity) - 34, print.matches);
   function layout() {
     root.dataset.theme = print.matches ? "light" : themeOf(el);
+    ramp = rampOf(root);
     fit();
     update();
   }
