@@ -335,7 +335,11 @@ function render({ model, el }) {
   listen(root, "pointerleave", () => mark((pointed = {})));
   listen(root, "focusin", (event) => mark((focused = found(event))));
   listen(root, "focusout", () => mark((focused = {})));
-  const walk = (to) => blocks[(at = Math.max(0, Math.min(to, blocks.length - 1)))].focus();
+  const walk = (to) => {
+    at = Math.max(0, Math.min(to, blocks.length - 1));
+    mark(); // a block that was clicked has the focus already
+    blocks[at].focus();
+  };
   listen(pool, "click", (event) => found(event).block && walk(Number(found(event).block)));
   listen(pool, "keydown", (event) => {
     const across = blocks.filter((box) => box.offsetTop === blocks[0].offsetTop).length;
