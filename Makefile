@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean widgets
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -80,6 +80,9 @@ site: setup
 
 execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
 	$(PY) book/execute.py $(CHAPTERS)
+
+widgets: setup  ## put today's scripts and styles into the notebooks' widgets, running nothing
+	@$(PY) book/widgets.py
 
 heads: setup  ## write into each chapter's opening how long it takes
 	@$(PY) book/heads.py
