@@ -144,9 +144,11 @@ test-gpu: setup  ## the tests that need a CUDA device
 	@$(PY) -c 'import sys, torch; torch.cuda.is_available() or sys.exit("make: torch finds no CUDA device here, and these tests need one.")'
 	$(PY) -m pytest -q -m gpu tests
 
-test-colab: setup  ## every notebook beside Colab's versions of everything but torch
+test-colab: setup  ## every notebook beside Colab's versions of everything but torch, one with its widgets in a browser
 	@sh book/colab.sh
 	@PYDEVD_DISABLE_FILE_VALIDATION=1 OMP_NUM_THREADS=1 .colab/bin/python book/colab.py $(CHAPTERS)
+	@sh book/browser.sh
+	$(PY) -m pytest -q -m browser tests/browser/colab_widgets.py
 
 test-browser: book  ## the pages in Chromium, with the network blocked
 	@sh book/browser.sh

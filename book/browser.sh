@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes ready for the browser tests: Playwright and axe-core into .venv, and a Chromium that is on the machine already.
+# Makes ready for the browser tests: Playwright, axe-core and Notebook 7 into .venv, and a Chromium that is on the machine already.
 cd "$(dirname "$0")/.." || exit 1
 if [ -n "${CHROMIUM:-}" ]; then
     found=$(command -v "$CHROMIUM")
@@ -10,8 +10,8 @@ if [ -z "$found" ]; then
     echo "make: this needs Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
     exit 1
 fi
-.venv/bin/python -c 'import axe_playwright_python, playwright' 2>/dev/null && exit 0
+.venv/bin/python -c 'import axe_playwright_python, notebook, playwright' 2>/dev/null && exit 0
 if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-browser.txt >.venv/browser.log 2>&1; then
-    echo "make: could not install Playwright: check the network and run it again (details: .venv/browser.log)." >&2
+    echo "make: could not install Playwright and Notebook 7: check the network and run it again (details: .venv/browser.log)." >&2
     exit 1
 fi

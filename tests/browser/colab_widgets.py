@@ -1,0 +1,21 @@
+"""Widgets beside Colab's versions, as far as that shows without Colab: for `make test-colab`, which makes .colab.
+
+JupyterLab runs in .colab: its kernel has Colab's IPython, ipywidgets and anywidget, and of anywidget also the part in
+the browser. So what such a kernel sends makes a widget, and one that answers. What this does not show is Colab's own
+page, which keeps each output in a frame of its own and loads its own build of the widgets' base from Google's servers.
+"""
+
+import pytest
+
+from tests.book.built_site import ROOT
+from tests.book.test_stored_widgets import HOLDERS
+from tests.browser import jupyter
+from tests.browser.test_jupyter import visit
+
+pytestmark = pytest.mark.browser
+
+
+def test_widgets_live_beside_colabs_versions(browser, tmp_path):
+    (path,) = [path for path in HOLDERS if path.stem == "07_sparse"]
+    with jupyter.serve("lab", tmp_path, python=str(ROOT / ".colab" / "bin" / "python")) as server:
+        visit(browser, server, "lab/tree", path)

@@ -1,0 +1,72 @@
+"""Widgets rendered before they are on the page, taken from it, changed meanwhile and put back, as notebooks do."""
+
+import json
+
+import pytest
+
+from attn_core import widgets
+from book import widgets as renewing
+from tests.book.test_stored_widgets import HOLDERS, stored
+from tests.browser import drawn
+
+pytestmark = pytest.mark.browser
+
+# What changes while the widget is away: a trait, and its new value.
+CHANGES = {
+    "AttentionHeatmap": {"row": 0},
+    "AttentionPatternExplorer": {"n": 20},
+    "MaskedWordExplorer": {"sentence": 1},
+    "OnlineSoftmaxStepper": {"step": 1},
+    "PagedCacheExplorer": {"step": 2},
+    "PatchAttentionExplorer": {"image": 1},
+    "PositionalEncodingExplorer": {"dim": 16},
+    "Quiz": {},
+    "Translator": {"sentence": "the dog sleeps ."},
+}
+# A model as a kernel's is: others change it, and its listeners hear of that.
+MODEL = """([script, state]) => {
+  const listeners = {};
+  window.model = {
+    get: (name) => state[name],
+    set: (name, value) => {
+      state[name] = value;
+      listeners[`change:${name}`]?.forEach((listener) => listener());
+    },
+    save_changes() {},
+    on: (event, listener) => (listeners[event] ??= []).push(listener),
+    off() {},
+  };
+  window.el = document.createElement("div");
+  const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
+  return import(address).then(({ default: widget }) => { widget.render({ model, el }); });
+}"""
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def test_the_table_knows_every_widget():
+    every = {name for name in widgets.__all__ if getattr(widgets, name) is not widgets.StaticWidget}
+    assert set(drawn.USES) == set(CHANGES) == every
+
+
+@pytest.fixture(scope="module")
+def states():
+    """The state of one widget of each class, as a notebook holds it."""
+    every = [renewing.kept(html) for path in HOLDERS for html in stored(path)]
+    return {widget.__name__: json.loads(found[3]) for widget, found in every}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_it_draws_itself_whenever_it_comes(show, states, name):
+    widget = getattr(widgets, name)
+    with show(f"<style>{widget._css}</style>") as page:
+        page.evaluate(MODEL, [widget._esm, states[name]])
+        come = f"document.body.append(el); ({FRAMES})()"
+        page.evaluate(come)
+        card = page.locator(".attn-card").element_handle()
+        assert drawn.faults(card, name, "light") == []
+        for theme, changes in (("light", CHANGES[name]), ("dark", {})):
+            page.evaluate(f"el.remove(); ({FRAMES})()")
+            page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+            page.evaluate("changes => Object.entries(changes).forEach((change) => model.set(...change))", changes)
+            page.evaluate(come)
+            assert drawn.faults(card, name, theme) == []

@@ -1,0 +1,99 @@
+"""Widgets beside a kernel, in a real JupyterLab and Notebook 7: all cells run, each widget is scrolled to and used."""
+
+import pytest
+
+from tests.book import notebooks as nb
+from tests.book.test_stored_widgets import HOLDERS
+from tests.browser import drawn, jupyter
+
+pytestmark = pytest.mark.browser
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+CARD = "cell => jupyterapp.shell.currentWidget.content.widgets[cell].node.querySelector('.attn-card')"
+SEEN = "card => card.checkVisibility({ contentVisibilityAuto: true })"
+GONE = f"card => !({SEEN})(card)"
+
+
+def held(outputs):
+    """The classes of the widgets among the outputs of a cell."""
+    texts = [nb.text(output.get("data", {}).get("text/plain", "")) for output in outputs]
+    return [text.split("(")[0] for text in texts if text.split("(")[0] in drawn.USES]
+
+
+def stored(path):
+    """The widgets that a notebook holds: [cell, class]."""
+    cells = enumerate(nb.read(path)["cells"])
+    return [(number, name) for number, cell in cells for name in held(cell.get("outputs", []))]
+
+
+def answers(page, card, name, act):
+    """Whether the widget shows something else after the act."""
+    before = drawn.watched(card, name)
+    act()
+    page.wait_for_function(
+        "([card, selector, attribute, before]) => [card, ...card.querySelectorAll('*')]"
+        ".filter((element) => element.matches(selector)).map((element) => element.getAttribute(attribute))"
+        ".join() !== before",
+        arg=[card, *drawn.USES[name].watched.split("@"), ",".join(value or "" for value in before)],
+    )
+
+
+def use(page, card, name):
+    """Click in a widget and press a key: it answers each."""
+    each = drawn.USES[name]
+    answers(page, card, name, lambda: card.query_selector(each.click).click())
+    answers(page, card, name, lambda: card.query_selector(each.focus).press(each.key))
+
+
+def theme(page):
+    return "light" if page.evaluate("document.body.dataset.jpThemeLight") == "true" else "dark"
+
+
+def visit(browser, server, view, path):
+    """Run a notebook; see, use, leave and see again each of its widgets."""
+    with jupyter.opened(browser, server, view, path.name) as seen:
+        page = seen.page
+        cells = jupyter.run_all(page)
+        for cell in cells:
+            failed = [output for output in cell["outputs"] if output["output_type"] == "error"]
+            assert not failed or "raises-exception" in cell["tags"], failed
+        widgets = [(number, name) for number, cell in enumerate(cells) for name in held(cell["outputs"])]
+        assert widgets == stored(path)
+        for number, name in widgets:
+            assert any(VIEW in output.get("data", {}) for output in cells[number]["outputs"])
+            jupyter.scroll(page, number, f"() => ({CARD})({number})")
+            card = page.evaluate_handle(CARD, number).as_element()
+            jupyter.scroll(page, number, SEEN, card)
+            assert drawn.faults(card, name, theme(page)) == [], name
+            use(page, card, name)
+            left = drawn.watched(card, name)
+            # Far away, the theme changes; back again, the widget is as it was left, and follows.
+            jupyter.scroll(page, 0 if number > len(cells) / 2 else len(cells) - 1, GONE, card)
+            other = {"light": "JupyterLab Dark", "dark": "JupyterLab Light"}[theme(page)]
+            page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", other)
+            jupyter.scroll(page, number, SEEN, card)
+            assert drawn.faults(card, name, theme(page)) == [], name
+            assert drawn.watched(card, name) == left
+            use(page, card, name)
+        assert seen.wrong == []
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with jupyter.serve("lab", tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", HOLDERS, ids=lambda path: path.stem)
+def test_widgets_live_in_jupyterlab(browser, lab, path):
+    visit(browser, lab, "lab/tree", path)
+
+
+def test_widgets_live_in_notebook_7(browser, tmp_path):
+    (path,) = [path for path in HOLDERS if path.stem == "07_linear"]
+    with jupyter.serve("notebook", tmp_path) as server:
+        visit(browser, server, "notebooks", path)
+
+
+def test_every_kind_of_widget_is_met():
+    assert {name for path in HOLDERS for _, name in stored(path)} == set(drawn.USES)
