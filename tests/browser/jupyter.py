@@ -77,24 +77,23 @@ def opened(browser: Any, server: SimpleNamespace, view: str, path: str) -> Itera
     page.route("**/*", route)
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto(f"{server.url}{view}/chapters/{path}?token={server.token}")
+    page.goto(f"{server.url}{view}/chapters/{path}?reset&token={server.token}")  # no tabs of another test
     status = f"window.jupyterapp && {NOTEBOOK}?.sessionContext?.session?.kernel?.connectionStatus"
     page.wait_for_function(f"{status} === 'connected'")
-    yield SimpleNamespace(page=page, wrong=wrong)
-    page.evaluate(f"{NOTEBOOK}.sessionContext.shutdown()")
-    context.close()
+    try:
+        yield SimpleNamespace(page=page, wrong=wrong)
+    finally:
+        page.evaluate(f"{NOTEBOOK}.sessionContext.shutdown()")
+        context.close()
 
 
 def run_all(page: Any) -> list[dict[str, Any]]:
-    """Run All Cells; gives the outputs of each cell once the last has run."""
+    """Run All Cells; gives each cell as it is once the last has run."""
     run = "jupyterapp.commands.execute('notebook:run-all-cells')"
     page.evaluate(f"() => {{ {run}.then(() => {{ window.allRan = true; }}); }}")
     page.wait_for_function("window.allRan", polling=1000)
-    outputs: list[dict[str, Any]] = page.evaluate(
-        f"{NOTEBOOK}.content.widgets.map((cell) => cell.model.toJSON()).map(({{ outputs, metadata }}) => "
-        "({ outputs: outputs ?? [], tags: metadata.tags ?? [] }))"
-    )
-    return outputs
+    cells: list[dict[str, Any]] = page.evaluate(f"{NOTEBOOK}.content.widgets.map((cell) => cell.model.toJSON())")
+    return cells
 
 
 def scroll(page: Any, cell: int, ready: str, card: Any = None) -> None:

@@ -20,10 +20,9 @@ def held(outputs):
     return [text.split("(")[0] for text in texts if text.split("(")[0] in drawn.USES]
 
 
-def stored(path):
-    """The widgets that a notebook holds: [cell, class]."""
-    cells = enumerate(nb.read(path)["cells"])
-    return [(number, name) for number, cell in cells for name in held(cell.get("outputs", []))]
+def shown(cells):
+    """The widgets that cells show: the number of the cell, and the class."""
+    return [(number, name) for number, cell in enumerate(cells) for name in held(cell.get("outputs", []))]
 
 
 def answers(page, card, name, act):
@@ -54,11 +53,13 @@ def visit(browser, server, view, path):
     with jupyter.opened(browser, server, view, path.name) as seen:
         page = seen.page
         cells = jupyter.run_all(page)
-        for cell in cells:
+        ran = [cell for cell in cells if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in ran] == list(range(1, len(ran) + 1))
+        for cell in ran:
             failed = [output for output in cell["outputs"] if output["output_type"] == "error"]
-            assert not failed or "raises-exception" in cell["tags"], failed
-        widgets = [(number, name) for number, cell in enumerate(cells) for name in held(cell["outputs"])]
-        assert widgets == stored(path)
+            assert not failed or "raises-exception" in cell["metadata"].get("tags", []), failed
+        widgets = shown(cells)
+        assert widgets == shown(nb.read(path)["cells"])
         for number, name in widgets:
             assert any(VIEW in output.get("data", {}) for output in cells[number]["outputs"])
             jupyter.scroll(page, number, f"() => ({CARD})({number})")
@@ -96,4 +97,4 @@ def test_widgets_live_in_notebook_7(browser, tmp_path):
 
 
 def test_every_kind_of_widget_is_met():
-    assert {name for path in HOLDERS for _, name in stored(path)} == set(drawn.USES)
+    assert {name for path in HOLDERS for _, name in shown(nb.read(path)["cells"])} == set(drawn.USES)
