@@ -1,13 +1,17 @@
+import base64
 import functools
 import http.server
+import itertools
 import os
 import shutil
 import threading
-from contextlib import contextmanager
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from attn_core.widgets.base import StaticWidget
 from tests.book import built_site as site
 
 # A page under test may not reach anything, and neither may the browser on its own account.
@@ -18,7 +22,13 @@ QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
+# Milliseconds: on a busy machine a large page may take ten times as long as its few seconds.
+TIMEOUT = 60_000
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="session")
@@ -35,31 +45,83 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def show(browser, tmp_path):
-    """Open HTML as a page of its own, the network blocked; at the end, no request left it and no error was logged."""
-    bad = []
+def report(page, own, wrong):
+    """Keep in `wrong` what fails on a page, and what it asks of any address but its `own`."""
+    page.set_default_timeout(TIMEOUT)
+    page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(f"another host: {r.url}"))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if answer.status >= 400 else None)
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+
+
+@pytest.fixture(scope="session")
+def lend(browser):
+    """Give a page for a while, and what goes wrong on it: a used one where there is one, which is ten times as cheap.
+
+    It is blank, of the size and media asked for, and nothing is stored. One whose clock is to be changed, which lasts,
+    is taken `apart`; after an error, and where it opened another, a page is used no more.
+    """
+    idle = defaultdict(list)
 
     @contextmanager
-    def opened(body, *, width=900, height=900, theme="light", **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme, **options)
-        page = context.new_page()
-        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
-        page.on("request", lambda r: bad.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None)
-        page.on("console", lambda m: bad.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: bad.append(str(error)))
-        # What the book's theme says of itself: a data-theme on the page.
-        path = tmp_path / "page.html"
-        path.write_text(
-            f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>t</title>'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            "<style>html[data-theme=dark]{background:#14181e;color:#ced6dd}body{margin:8px}</style>"
-            f"<body>{body}</body></html>",
-            encoding="utf-8",
-        )
-        page.goto(path.as_uri())
-        yield page
-        context.close()
+    def lent(own, *, width, height=900, theme="light", reduced_motion="null", apart=False, **options):
+        free = idle[own, *options.items()]
+        if apart or not free:
+            page, wrong = browser.new_context(**options).new_page(), []
+            report(page, own, wrong)
+        else:
+            page, wrong = free.pop()
+            wrong.clear()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(media="null", color_scheme=theme, reduced_motion=reduced_motion)
+        page.mouse.move(0, 0)
+        yield page, wrong
+        page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        alone = page.context.pages == [page]
+        page.goto("about:blank")
+        if apart or not alone:
+            page.context.close()
+        else:
+            free.append((page, wrong))
+
+    return lent
+
+
+@pytest.fixture(autouse=True)
+def pixel(request, monkeypatch):
+    """In place of what matplotlib draws, which takes long and makes way where scripts run. Not beside `drawn`."""
+    if "drawn" not in request.fixturenames:
+        for kind in StaticWidget.__subclasses__():
+            monkeypatch.setattr(kind, "picture", lambda widget: PIXEL)
+
+
+@pytest.fixture
+def drawn():
+    """For tests that look at the picture."""
+
+
+@pytest.fixture
+def show(lend, tmp_path):
+    """Open HTML as a page of its own, the network blocked; at the end, no request left it and no error was logged."""
+    bad = []
+    number = itertools.count()
+
+    @contextmanager
+    def opened(body, *, width=900, theme="light", **options):
+        with lend(("file:", "data:", "blob:"), width=width, theme=theme, **options) as (page, wrong):
+            # What the book's theme says of itself: a data-theme on the page.
+            path = tmp_path / f"page{next(number)}.html"
+            path.write_text(
+                f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>t</title>'
+                '<meta name="viewport" content="width=device-width, initial-scale=1">'
+                "<style>html[data-theme=dark]{background:#14181e;color:#ced6dd}body{margin:8px}</style>"
+                f"<body>{body}</body></html>",
+                encoding="utf-8",
+            )
+            page.goto(path.as_uri())
+            yield page
+        bad.extend(wrong)
 
     yield opened
     assert bad == []
@@ -85,32 +147,13 @@ def address():
 
 
 @pytest.fixture
-def visit(browser, address):
+def visit(lend, address):
     """Opens a page; gives it with all that went wrong: requests elsewhere, failed requests, errors."""
-    contexts = []
+    with ExitStack() as held:
 
-    def go(path, *, width=1280, scheme="light"):
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        page, wrong = context.new_page(), []
+        def go(path, *, width=1280, **options):
+            page, wrong = held.enter_context(lend((address, "data:", "blob:"), width=width, **options))
+            page.goto(address + path, wait_until="load")
+            return SimpleNamespace(page=page, wrong=wrong)
 
-        def route(request):
-            if request.request.url.startswith((address, "data:", "blob:")):
-                request.continue_()
-            else:
-                wrong.append(f"another host: {request.request.url}")
-                request.abort()
-
-        page.route("**/*", route)
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-        page.on(
-            "response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if answer.status >= 400 else None
-        )
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(address + path, wait_until="load")
-        return SimpleNamespace(page=page, wrong=wrong)
-
-    yield go
-    for context in contexts:
-        context.close()
+        yield go

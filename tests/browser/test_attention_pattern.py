@@ -541,7 +541,7 @@ def test_copies_on_a_page_are_independent(show):
         assert page.locator("input:checked").evaluate_all("all => all.map((e) => e.value)") == ["window", "slots"]
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

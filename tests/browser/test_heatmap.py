@@ -282,7 +282,7 @@ def test_copies_on_a_page_are_independent(show):
         assert reading(page, 1) == "chat → cat: 0.23, true alignment"
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(heatmap().static_html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

@@ -387,7 +387,7 @@ def test_copies_on_a_page_are_independent(show):
         assert page.locator(".attn-blank").count() == 1
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(explorer(position=2).static_html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

@@ -353,7 +353,7 @@ def test_bars_keep_still_for_those_who_ask(show):
             assert page.locator(".attn-weight").first.evaluate("e => getComputedStyle(e).animationName") == moves
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(html(step=1), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

@@ -436,7 +436,7 @@ def test_copies_on_a_page_are_independent(show):
         assert texts(page, ".attn-steps") == ["step 1 of 13", "step 2 of 13"]
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(PagedCacheExplorer(step=8).static_html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

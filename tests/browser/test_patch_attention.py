@@ -153,9 +153,10 @@ def test_a_finger_reads_and_lets_go(show):
 def test_play_steps_through_the_words_and_pauses(show):
     _, widget = captioner()
     words = DRAWN.captions[0]
-    with show(html(widget)) as page:
-        page.clock.install()
+    with show(html(widget), apart=True) as page:
+        page.clock.install(time=0)
         page.reload()
+        page.clock.pause_at(60_000)
         play = page.locator(".attn-play")
         play.click()
         assert (chosen(page, "queries"), play.inner_text()) == (words[1], "Pause")
@@ -180,9 +181,10 @@ def test_play_steps_through_the_words_and_pauses(show):
 
 def test_less_motion_is_a_step_for_each_press(show):
     _, widget = captioner(image=1, query=LENGTHS[1] - 2)
-    with show(html(widget), reduced_motion="reduce") as page:
-        page.clock.install()
+    with show(html(widget), reduced_motion="reduce", apart=True) as page:
+        page.clock.install(time=0)
         page.reload()
+        page.clock.pause_at(60_000)
         play = page.locator(".attn-play")
         for query in (LENGTHS[1] - 1, 0, 1):
             play.press("Enter")

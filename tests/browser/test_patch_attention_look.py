@@ -139,7 +139,7 @@ def test_follows_the_theme_and_prints_light_and_whole(show):
         assert page.locator(".attn-read").is_visible() and page.locator(".attn-answer").is_visible()
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     _, widget = captioner(query=1)
     with show(html(widget), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")

@@ -327,7 +327,7 @@ def test_copies_on_a_page_are_independent(show):
         assert [text(page, ".attn-read", nth)[:7] for nth in (0, 1)] == ["PE[10, ", "PE[20, "]
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with show(html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100

@@ -297,7 +297,7 @@ def test_nothing_moves(show):
         assert page.locator(".attn-card *").evaluate_all(moving) == 0
 
 
-def test_without_scripts_the_picture_stands(show):
+def test_without_scripts_the_picture_stands(show, drawn):
     with shown(show, java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 300

@@ -1,41 +1,12 @@
-"""Every page as a reader meets it in Chromium, with the network blocked. Needs `make book`; see `make test-browser`."""
+"""Search, theme, formulas and the widgets of the first page, with the network blocked. Needs `make book`."""
 
 import re
 
 import pytest
 
-from tests.book import built_site as site
+from tests.browser.reader import theme, turn_dark
 
 pytestmark = pytest.mark.browser
-
-PAGES = site.pages()
-each_page = pytest.mark.parametrize("path", PAGES)
-
-
-def scroll_through(page):
-    """Down and up again, so that what loads when it is seen has loaded."""
-    page.evaluate("async () => { for (let y = 0; y < document.body.scrollHeight; y += 700) "
-                  "{ scrollTo(0, y); await new Promise(done => setTimeout(done, 20)); } scrollTo(0, 0); }")  # fmt: skip
-    page.wait_for_load_state("networkidle")
-
-
-@each_page
-def test_nothing_fails(visit, path):
-    seen = visit(path)
-    scroll_through(seen.page)
-    assert seen.wrong == []
-    broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src.slice(0, 100))"
-    assert seen.page.evaluate(broken) == []
-
-
-@pytest.mark.parametrize("path", site.chapters())
-def test_mathematics_is_set(visit, path):
-    page = visit(path).page
-    page.wait_for_selector("mjx-container mjx-math")
-    page.evaluate("() => MathJax.startup.promise")
-    sources = page.evaluate("document.querySelectorAll('article .math').length")
-    assert sources and page.evaluate("document.querySelectorAll('article .math mjx-container').length") >= sources
-    assert page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length") == 0
 
 
 def test_mathjax_works_with_what_was_copied(visit):
@@ -63,43 +34,11 @@ def test_the_search_button_opens_a_field(visit):
     page.wait_for_url(re.compile(r"search\.html\?q=glossary"))
 
 
-def background(page):
-    return [
-        int(part) for part in re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))[:3]
-    ]
-
-
-@pytest.mark.parametrize("path", ["index.html", *site.chapters()])
-def test_the_dark_toggle_works(visit, path):
-    page = visit(path).page
-    assert min(background(page)) > 200
-    for _ in range(3):  # light, dark and automatic take turns
-        page.locator("button.theme-switch-button:visible").first.click()
-        if page.evaluate("document.documentElement.dataset.theme") == "dark":
-            break
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.wait_for_timeout(400)  # the theme fades
-    assert max(background(page)) < 60
+def test_a_chosen_theme_is_kept(visit):
+    page = visit("index.html").page
+    turn_dark(page)
     page.reload()
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
-def test_dark_is_taken_from_the_system(visit):
-    page = visit("index.html", scheme="dark").page
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
-@each_page
-def test_no_page_is_wider_than_a_narrow_screen(visit, path):
-    page = visit(path, width=320).page
-    scroll_through(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    # Nor is text cut off by a box that neither grows nor scrolls.
-    inside = """[...document.querySelectorAll('article :is(p, h1, h2, h3, figure, li)')]
-        .filter(e => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
-            && !e.closest('pre, table, .attn-static, .math, .cell_output, .visually-hidden'))
-        .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
-    assert page.evaluate(inside) == []
+    assert theme(page) == "dark"
 
 
 @pytest.mark.parametrize("width", [1280, 320])
@@ -135,7 +74,7 @@ def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     field.fill("the white dog eats the cold bread .")
     field.press("Escape")
     card.get_by_role("button", name="Translate", exact=True).click()
-    card.get_by_text("blanc").first.wait_for(timeout=20_000)
+    card.get_by_text("blanc").first.wait_for()
     assert seen.wrong == []
 
 
@@ -151,10 +90,7 @@ def test_the_landing_heatmap_answers_to_the_pointer(visit):
     assert "→" in widget.locator("output").text_content()
 
 
-def test_without_scripts_the_heatmap_is_a_picture(browser, address):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(address + "index.html")
+def test_without_scripts_the_heatmap_is_a_picture(visit):
+    page = visit("index.html", java_script_enabled=False).page
     picture = page.locator(".recorded-heatmap img.attn-picture")
     assert picture.is_visible() and "Greatest weights" in picture.get_attribute("alt")
-    context.close()

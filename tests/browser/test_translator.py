@@ -49,6 +49,8 @@ MODEL = """
   window.listening = on;
   window.stop = render({ model, el: document.querySelector('#here') });
 """
+# The widget lays itself out anew in the frame after its room has changed.
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @pytest.fixture(scope="session")
@@ -304,7 +306,7 @@ def test_samples_are_those_whose_words_are_known(show, page, model):
 
 def test_the_translation_and_its_map_grow_word_by_word(show, widget, model):
     whole = expected(model, "the old cat sleeps .")
-    with show(widget.static_html()) as page:
+    with show(widget.static_html(), apart=True) as page:
         assert words(page) == expected(model, SENTENCE), "at first it is there"
         page.clock.install(time=0)
         page.clock.pause_at(60_000)
@@ -642,7 +644,7 @@ def test_copies_on_a_page_are_independent(show, widget):
         assert len(set(ids)) == 2
 
 
-def test_without_scripts_the_picture_stands(show, widget):
+def test_without_scripts_the_picture_stands(show, widget, drawn):
     with show(widget.static_html(), java_script_enabled=False) as page:
         image = page.locator(".attn-picture")
         assert image.is_visible() and image.bounding_box()["width"] > 100
@@ -665,10 +667,9 @@ def test_axe_finds_no_fault(show, widget, theme):
             lambda: (write(page, "the zebra s"), field(page).press("ArrowDown")),
             lambda: page.set_viewport_size({"width": 320, "height": 900}),
         ]
-        frames = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         for step in steps:
             step()
-            page.evaluate(frames)  # the widget lays itself out anew in the frame after its room has changed
+            page.evaluate(FRAMES)
             rules = {"target-size": {"enabled": True}}
             found = page.evaluate("rules => axe.run('html', {rules}).then((found) => found.violations)", rules)
             assert not found, [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
@@ -691,7 +692,7 @@ def test_nothing_leaves_a_narrow_screen(show, media):
                 page.emulate_media(media="screen")
                 step()
                 page.emulate_media(media=media)
-                page.wait_for_timeout(100)
+                page.evaluate(FRAMES)
                 assert page.evaluate("document.documentElement.scrollWidth") == width
                 edge = page.locator(".attn-card").evaluate("e => e.getBoundingClientRect().right")
                 inside = "all => all.map((e) => [e.className, e.getBoundingClientRect().right])"

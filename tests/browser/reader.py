@@ -1,0 +1,149 @@
+"""What a reader does to a page of the site, and what axe-core finds wrong with it."""
+
+from importlib import resources
+
+import pytest
+
+# axe reads no MathML: to it, a table's heading that is a formula is empty. A screen reader reads the formula.
+CONFIGURE = "axe.configure({rules: [{id: 'empty-table-header', selector: 'th:not(:has(math))'}]})"
+CHECK = """([within, options]) =>
+  axe.run(within, {resultTypes: ["violations"], preload: false, ...options}).then(found => found.violations)"""
+# The thousands of coloured words of a page's code come in some ten colours: one of each is kept in each block.
+THIN = """() => {
+  for (const block of document.querySelectorAll("pre")) {
+    const known = new Set();
+    for (const word of block.querySelectorAll("span:not(:has(*))")) {
+      const colour = `${word.className} in ${word.parentElement.className}`;
+      if (known.has(colour)) word.replaceWith(word.textContent);
+      known.add(colour);
+    }
+    block.normalize();
+  }
+}"""
+# In each widget, and in the text around them, three controls of each kind: the first, one halfway and the last. Links
+# lead away and are left alone.
+DRIVE = """async () => {
+  const inputs = ["radio", "checkbox", "range", "number", "text"].map((type) => `input[type=${type}]`);
+  const kinds = ["summary", "button", "[role=tab]", ".sd-tab-label", "[role=gridcell]", "[role=option]",
+                 "select", "textarea", ...inputs];
+  const cards = [...document.querySelectorAll(".attn-card")];
+  const text = document.querySelector("article, main");
+  const tell = (e, ...types) => types.forEach((type) => e.dispatchEvent(new Event(type, { bubbles: true })));
+  const pause = () => new Promise(requestAnimationFrame);
+  const write = (e, value) => {
+    e.value = value;
+    tell(e, "input", "change");
+  };
+  let used = 0;
+  async function use(e) {
+    used += 1;
+    e.focus({ preventScroll: true });
+    if (e.matches("input[type=range]")) [e.min, e.max].forEach((value) => write(e, value));
+    else if (e.matches("select")) [...e.options].slice(0, 3).forEach(({ value }) => write(e, value));
+    else if (e.matches("input[type=number]")) write(e, "1");
+    else if (e.matches("textarea, input[type=text]")) {
+      write(e, "the cat does not read .");
+      if (e.form?.checkValidity()) e.form.requestSubmit();
+    } else {
+      for (const key of ["ArrowRight", "ArrowDown", "Enter"]) {
+        e.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+      }
+      if (e.isConnected) e.click();
+    }
+    await pause();
+  }
+  for (const root of [text, ...cards]) {
+    for (const kind of kinds) {
+      const own = root === text ? null : root;
+      const all = () => [...root.querySelectorAll(kind)].filter((e) => e.closest(".attn-card") === own);
+      const count = all().length;
+      for (const at of new Set([0, Math.floor(count / 2), count - 1])) {
+        const e = all()[at]; // what was pressed may have made others of the rest
+        if (e && !e.disabled) await use(e);
+      }
+    }
+  }
+  return [used, cards.length];
+}"""
+HANDLERS = """() => [...document.querySelectorAll("*")]
+    .filter((e) => [...e.attributes].some(({ name }) => /^on/i.test(name)))
+    .map((e) => e.outerHTML.slice(0, 100))"""
+
+
+def drive(page):
+    """Use the page's widgets and folds; how many controls were used, and how many widgets there are."""
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    used = page.evaluate(DRIVE)
+    # A tooltip stays while its button has the focus, and a dialog until it is closed.
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Escape")
+    page.wait_for_load_state("networkidle")
+    return used
+
+
+def scroll_through(page):
+    """Down and up again, so that what loads when it is seen has loaded."""
+    page.evaluate(
+        """async () => {
+             for (let y = 0; y < document.body.scrollHeight; y += 700) {
+               scrollTo(0, y);
+               await new Promise(requestAnimationFrame);
+             }
+             scrollTo(0, 0);
+           }"""
+    )
+    page.wait_for_function("[...document.images].every((image) => image.complete)")
+
+
+def unfold(page):
+    """Open all that is folded, use every widget, and wait until the page has settled."""
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    page.evaluate("document.querySelectorAll('.toggle-button-hidden').forEach(button => button.click())")
+    assert page.locator(".toggle-hidden").count() == 0
+    for slide in page.locator(".attn-static input[type=range]").all():
+        slide.press("End")
+    for cell in page.locator(".attn-static [role=gridcell]").all():
+        cell.press("ArrowRight")
+        cell.press("Enter")
+    page.evaluate("() => window.MathJax?.startup.promise")
+    settle(page)
+
+
+def settle(page):
+    """Wait for what fades, and for the theme, which lets keys reach what scrolls a while after each change of the page.
+
+    It does so for all at once: so when it has for a mark of ours, it has for the rest.
+    """
+    page.evaluate("document.querySelector('#main-content').append(document.createElement('pre'))")
+    page.wait_for_selector("#main-content > pre[tabindex]", state="attached")
+    page.evaluate("document.querySelector('#main-content > pre').remove()")
+    page.evaluate("() => Promise.all(document.getAnimations().map(animation => animation.finished))")
+
+
+def theme(page):
+    return page.evaluate("document.documentElement.dataset.theme")
+
+
+def turn_dark(page):
+    """Light, dark and automatic take turns."""
+    for _ in range(3):
+        if theme(page) != "dark":
+            page.locator("button.theme-switch-button:visible").first.click()
+    settle(page)
+
+
+def read_axe():
+    """The source of axe-core, as a package bundles it."""
+    package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: make test-browser")
+    return (resources.files(package) / "axe.min.js").read_text(encoding="utf-8")
+
+
+def faults(page, within="html", **options):
+    """What axe-core finds wrong with a page as it stands, a text for each element."""
+    page.evaluate(read_axe())
+    page.evaluate(CONFIGURE)
+    return [
+        f"{rule['id']} ({rule['impact']}) on {page.url}: {rule['help']}\n  {element['target']}\n  {element['html']}"
+        for rule in page.evaluate(CHECK, [within, options])
+        for element in rule["nodes"]
+    ]

@@ -1,0 +1,80 @@
+"""Every page, loaded twice: wide and light, used and then turned dark; and narrow, dark as the system is.
+
+On each load all is checked that a page can have wrong: what fails, formulas, pictures, width, and what axe-core finds.
+"""
+
+import re
+
+import pytest
+
+from tests.book import built_site as site
+from tests.browser.reader import HANDLERS, THIN, drive, faults, scroll_through, theme, turn_dark, unfold
+
+pytestmark = pytest.mark.browser
+
+each_page = pytest.mark.parametrize("path", site.pages())
+BROKEN = """[...document.images].filter((image) => !image.naturalWidth)
+    .map((image) => `a broken picture: ${image.src.slice(0, 100)}`)"""
+FORMULAS = """[...document.querySelectorAll("article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]")]
+    .map((e) => `a formula: ${e.outerHTML.slice(0, 100)}`)"""
+# Text that is cut off by a box that neither grows nor scrolls.
+CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")]
+    .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
+        && !e.closest("pre, table, .attn-static, .math, .cell_output, .visually-hidden"))
+    .map((e) => `cut off: ${e.tagName} ${e.textContent.slice(0, 40)}`)"""
+# They do not depend on the width of a page, nor do the other rules on its colours; to compare them is most of the work.
+COLOURS = ["color-contrast", "link-in-text-block"]
+
+
+def ground(page):
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return [int(part) for part in re.findall(r"\d+", colour)[:3]]
+
+
+def test_every_page_of_the_table_of_contents_is_checked():
+    listed = re.findall(r"\b(?:root|file): (\S+)", (site.ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    assert len(listed) > 4
+    assert {f"{name}.html" for name in [*listed, "search", "genindex"]} <= set(site.pages())
+
+
+@each_page
+def test_a_page_in_a_wide_window(visit, path):
+    seen = visit(path)
+    page, widgets = seen.page, len(site.parsed(path).select(".attn-static"))
+    scroll_through(page)
+    found = page.evaluate(BROKEN)
+    if path in site.chapters():
+        page.wait_for_selector("article mjx-container mjx-math")
+        page.evaluate("() => MathJax.startup.promise")
+        found += page.evaluate(FORMULAS)
+    used, cards = drive(page)
+    if cards != widgets or used < 3 * widgets:
+        found.append(f"{used} controls were used in {cards} of {widgets} widgets")
+    if not page.url.endswith(path) or len(page.context.pages) > 1:
+        found.append("a control led away")
+    found += [f"a handler: {element}" for element in page.evaluate(HANDLERS)]
+    unfold(page)
+    page.evaluate(THIN)
+    if min(ground(page)) < 200:
+        found.append(f"not light: {ground(page)}")
+    found += faults(page)
+    turn_dark(page)
+    if max(ground(page)) > 60:
+        found.append(f"not dark: {ground(page)}")
+    found += faults(page, runOnly=COLOURS) + seen.wrong
+    assert not found, "\n".join(found)
+
+
+@each_page
+def test_a_page_on_a_narrow_screen(visit, path):
+    seen = visit(path, width=320, theme="dark")
+    page = seen.page
+    scroll_through(page)
+    found = [] if theme(page) == "dark" else [f"not dark: {theme(page)}"]
+    if (wide := page.evaluate("document.documentElement.scrollWidth")) > 320:
+        found.append(f"{wide} pixels wide")
+    found += page.evaluate(CUT)
+    unfold(page)
+    page.evaluate(THIN)
+    found += faults(page, rules={rule: {"enabled": False} for rule in COLOURS}) + seen.wrong
+    assert not found, "\n".join(found)
