@@ -598,21 +598,3 @@ def test_a_notebook_does_not_see_the_keys_that_move_a_control(show):
             for key in ("ArrowRight", "ArrowDown", "Escape"):
                 page.keyboard.press(key)
         assert page.evaluate("seen") == ["Escape"] * 3
-
-
-def test_the_largest_matrix_redraws_fast(show):
-    with show(html(pattern="hash", n=96, rounds=4, num_buckets=16)) as page:
-        times = page.locator("input[name=bucket_size]").evaluate(
-            """async (e) => {
-                 const times = [];
-                 for (let k = 0; k < 8; k++) {
-                   const from = performance.now();
-                   e.value = 10 + k;
-                   e.dispatchEvent(new Event('input', {bubbles: true}));
-                   await null;
-                   times.push(performance.now() - from);
-                 }
-                 return times;
-               }"""
-        )
-        assert min(times) < 100, times

@@ -3,7 +3,6 @@
 import base64
 import copy
 import math
-import statistics
 from functools import cache
 
 import numpy as np
@@ -339,17 +338,3 @@ def test_what_does_not_fit_is_refused(opened):
         )
         assert page.evaluate(said) == message.replace("SOURCE", source).replace("TARGET", target)
     assert page.evaluate("model.encode(Array(63).fill(5)).length") == 3
-
-
-@pytest.mark.parametrize("kind", RECORDED)
-def test_a_sentence_of_twelve_words_takes_less_than_50_ms(opened, kind):
-    lists = [found for found, _ in (ids(kind, p) for p in corpus().test) if len(found) in (12, 13)][:60]
-    times = opened(kind).evaluate(
-        """(all) => all.map((ids) => {
-          const from = performance.now();
-          greedy(model, model.encode(ids));
-          return performance.now() - from;
-        })""",
-        lists,
-    )
-    assert len(times) == 60 and statistics.median(times[10:]) < 50
