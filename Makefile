@@ -152,7 +152,7 @@ test-colab: setup  ## every notebook beside Colab's versions of everything but t
 
 test-browser: book  ## the pages in Chromium, with the network blocked
 	@sh book/browser.sh
-	$(PY) -m pytest -q -m browser tests/browser
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist worksteal -m browser tests/browser
 
 # nbgrader calls a program that lies beside it; and a submission gets one thread.
 test-exercises: setup  ## the instructor's kit: right, wrong and hostile submissions (needs bubblewrap)
