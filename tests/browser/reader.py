@@ -8,11 +8,13 @@ import pytest
 CONFIGURE = "axe.configure({rules: [{id: 'empty-table-header', selector: 'th:not(:has(math))'}]})"
 CHECK = """([within, options]) =>
   axe.run(within, {resultTypes: ["violations"], preload: false, ...options}).then(found => found.violations)"""
-# The thousands of coloured words of a page's code come in some ten colours: one of each is kept in each block.
+# The thousands of coloured words of a page's code come in some ten colours: the longest of each is kept in each block,
+# since axe-core does not judge a single letter.
 THIN = """() => {
   for (const block of document.querySelectorAll("pre")) {
     const known = new Set();
-    for (const word of block.querySelectorAll("span:not(:has(*))")) {
+    const words = [...block.querySelectorAll("span:not(:has(*))")];
+    for (const word of words.sort((a, b) => b.textContent.length - a.textContent.length)) {
       const colour = `${word.className} in ${word.parentElement.className}`;
       if (known.has(colour)) word.replaceWith(word.textContent);
       known.add(colour);
@@ -74,9 +76,9 @@ def drive(page):
     """Use the page's widgets and folds; how many controls were used, and how many widgets there are."""
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     used = page.evaluate(DRIVE)
-    # A tooltip stays while its button has the focus, and a dialog until it is closed.
-    page.evaluate("document.activeElement.blur()")
+    # A dialog stays until it is closed, and then its button has the focus, and a tooltip.
     page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
     page.wait_for_load_state("networkidle")
     return used
 
