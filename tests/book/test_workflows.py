@@ -81,7 +81,7 @@ def test_what_make_does_is_not_written_again(name):
 
 def test_the_whole_suite_runs_on_both_ends_of_the_range():
     rest = ("browser", "exercises", "translation", "colab", "elsewhere")
-    assert {"test", "bench-quick", *(f"test-{what}" for what in rest)} <= targets(commands("test"))
+    assert {"test", "coverage", "bench-quick", *(f"test-{what}" for what in rest)} <= targets(commands("test"))
     entries = jobs("test")["part"]["strategy"]["matrix"]["include"]
     assert {entry["python"] for entry in entries if entry["make"] == "test"} >= {"3.11", "3.13"}
     assert {"3.11", "3.13"} <= pythons("weekly")
