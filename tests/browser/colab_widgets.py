@@ -14,8 +14,12 @@ from tests.browser.test_jupyter import visit
 
 pytestmark = pytest.mark.browser
 
+# JupyterLab 4 has the second version of the widgets' base, and logs that it lacks the first, in which ipywidgets 7
+# describes a widget's margins. The widget itself is anywidget's, and lives.
+OLDER = "Module @jupyter-widgets/base, version ^1.2.0 is not registered"
+
 
 def test_widgets_live_beside_colabs_versions(browser, tmp_path):
     (path,) = [path for path in HOLDERS if path.stem == "07_sparse"]
     with jupyter.serve("lab", tmp_path, python=str(ROOT / ".colab" / "bin" / "python")) as server:
-        visit(browser, server, "lab/tree", path)
+        visit(browser, server, "lab/tree", path, known=OLDER)
