@@ -53,7 +53,7 @@ rm -f "$stamp"
 echo "Installing the book's environment into .venv (once; several minutes, most of it PyTorch) ..."
 : >"$log"
 install() {
-    .venv/bin/python -m pip install --disable-pip-version-check --quiet "$@" >>"$log" 2>&1 && return
+    .venv/bin/python -m pip install --disable-pip-version-check --quiet --no-compile "$@" >>"$log" 2>&1 && return
     if grep -qE 'onnection|resolve|timed out|Timeout|unreachable|No matching distribution|ProxyError|SSLError' "$log"; then
         stop "could not download what the book needs: check the network and run it again (details: $log)."
     fi
@@ -62,4 +62,6 @@ install() {
 install -r requirements.txt
 install --no-deps -r requirements-d2l.txt
 install --no-deps --no-build-isolation --editable .
+# Compiled here, on all cores, where pip would use one; like pip, past the few files in packages that are no Python.
+.venv/bin/python -m compileall -q -j 0 .venv/lib >>"$log" 2>&1 || :
 printf '%s' "$wanted" >"$stamp"
