@@ -52,12 +52,18 @@ function layOut(el, layout, signal) {
   signal.addEventListener("abort", () => [resized, themed].forEach((observer) => observer.disconnect()));
 }
 
-// What moves a slider or chooses a radio button goes no further: a notebook would move to another of its cells.
+// What moves a slider or chooses a radio button goes no further: a notebook would move to another of its cells. Notebook 7
+// takes keys before they arrive here, but for those whose target has an attribute.
 function keepKeys(root, signal) {
-  const keep = (event) => {
-    const held = event.ctrlKey || event.altKey || event.metaKey;
-    if (!held && /^(Arrow|Page|Home|End)/.test(event.key)) event.stopPropagation();
+  const isKept = ({ key, ctrlKey, altKey, metaKey }) =>
+    !ctrlKey && !altKey && !metaKey && /^(Arrow|Page|Home|End)/.test(key);
+  const claim = (event) => {
+    const [{ target }, mark] = [event, "data-lm-suppress-shortcuts"];
+    if (!isKept(event) || !root.contains(target) || target.hasAttribute(mark)) return;
+    target.setAttribute(mark, "true");
+    setTimeout(() => target.removeAttribute(mark));
   };
-  root.addEventListener("keydown", keep, { signal });
+  window.addEventListener("keydown", claim, { capture: true, signal });
+  root.addEventListener("keydown", (event) => isKept(event) && event.stopPropagation(), { signal });
 }
 
