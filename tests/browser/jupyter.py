@@ -44,10 +44,10 @@ def serve(application: str, home: Path, python: str = sys.executable) -> Iterato
         "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel of the same environment
         "OMP_NUM_THREADS": "1",
     }
-    module, settings = {"lab": ("jupyterlab", "LabApp"), "notebook": ("notebook", "JupyterNotebookApp")}[application]
+    module = {"lab": "jupyterlab", "notebook": "notebook"}[application]
     command = [python, "-m", module, "--no-browser", "--allow-root", "--ServerApp.port=0"]
-    command += [f"--ServerApp.root_dir={home / 'book'}", f"--{settings}.expose_app_in_browser=True"]
-    command += [f"--{settings}.extension_manager=readonly"]
+    command += [f"--ServerApp.root_dir={home / 'book'}", "--LabApp.extension_manager=readonly"]
+    command += [f"--{name}.expose_app_in_browser=True" for name in ("LabApp", "JupyterNotebookApp")]
     with (home / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
