@@ -45,8 +45,8 @@ def serve(application: str, home: Path, python: str = sys.executable) -> Iterato
         "OMP_NUM_THREADS": "1",
     }
     module = {"lab": "jupyterlab", "notebook": "notebook"}[application]
-    command = [python, "-m", module, "--no-browser", "--allow-root", "--ServerApp.port=0"]
-    command += [f"--ServerApp.root_dir={home / 'book'}", "--LabApp.extension_manager=readonly"]
+    command = [python, "-m", module, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command += ["--ServerApp.port=0", f"--ServerApp.root_dir={home / 'book'}", "--LabApp.extension_manager=readonly"]
     command += [f"--{name}.expose_app_in_browser=True" for name in ("LabApp", "JupyterNotebookApp")]
     with (home / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
