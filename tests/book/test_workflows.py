@@ -143,7 +143,8 @@ def test_the_newest_versions_are_tried_once_a_week():
 
 
 def test_ci_runs_what_the_workflow_runs():
-    assert targets((ROOT / ".ci" / "run").read_text(encoding="utf-8")) == targets(commands("test"))
+    again = {"coverage", "test-elsewhere"}  # the suite once more, for which there is time where jobs run side by side
+    assert targets((ROOT / ".ci" / "run").read_text(encoding="utf-8")) | again == targets(commands("test"))
 
 
 def test_the_devcontainer_makes_the_environment():
