@@ -19,11 +19,11 @@ LAST_DEEDS = {
     "ignores its clock": (f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}", "did not answer"),
     "kills itself": ("import os\nos.kill(os.getpid(), 9)", "ended by itself"),
     "writes to the grader": (
-        "import os\nfor n in range(3, 20):\n    try:\n        os.write(n, b'?\\n')\n    except OSError:\n        pass",
+        "import os\nfor n in range(3, 256):\n    try:\n        os.write(n, b'?\\n')\n    except OSError:\n        pass",
         "nobody asked for",
     ),
     "sends without end": (
-        "import os\nfor n in range(3, 20):\n    try:\n        while True:\n            os.write(n, bytes(2**16))\n"
+        "import os\nfor n in range(3, 256):\n    try:\n        while True:\n            os.write(n, bytes(2**16))\n"
         "    except OSError:\n        pass",
         "more than it may|did not answer|nobody asked for",
     ),

@@ -82,7 +82,7 @@ def test_it_is_refused_and_nothing_is_lost(row, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism_checks_each_argument(name):
+def test_a_wrong_argument_is_refused_by_every_mechanism(name):
     """One wrong value of each; the table has all of them, through ``attention``."""
     made = MECHANISMS[name].made_for(**inputs())
     for argument, value, said in {row[0]: row for row in REFUSED}.values():
