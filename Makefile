@@ -33,10 +33,10 @@ help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup:
-	@sh book/setup.sh
+	@sh website/setup.sh
 
 book: setup  ## build the book into _build/html, warnings as errors
-	@$(PY) book/vendor_mathjax.py
+	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
 
@@ -79,13 +79,13 @@ site: setup
 	$(PY) -m pytest -q -n 2 tests/book
 
 execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
-	$(PY) book/execute.py $(CHAPTERS)
+	$(PY) website/execute.py $(CHAPTERS)
 
 widgets: setup  ## put today's scripts and styles into the notebooks' widgets, running nothing
-	@$(PY) book/widgets.py
+	@$(PY) website/widgets.py
 
 heads: setup  ## write into each chapter's opening how long it takes
-	@$(PY) book/heads.py
+	@$(PY) website/heads.py
 
 record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
 	$(PY) recorded/run.py $(RUNS)
@@ -103,17 +103,17 @@ bench-floors: setup  ## record these floors, on a machine that does nothing else
 gettext: setup  ## every sentence of the book, for translators, into _build/gettext
 	@.venv/bin/jupyter-book build . --path-output _build/words --builder custom --custom-builder gettext -n -W --keep-going -q >/dev/null
 	@mkdir -p _build/gettext && cp _build/words/_build/gettext/*.pot _build/gettext
-	@$(PY) book/translation.py extract --templates _build/gettext
+	@$(PY) website/translation.py extract --templates _build/gettext
 
 book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
-	@$(PY) book/vendor_mathjax.py
+	@$(PY) website/vendor_mathjax.py
 	@mkdir -p _build/$(LANGUAGE)
-	@$(PY) book/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
+	@$(PY) website/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
 	@.venv/bin/jupyter-book build . --config _build/$(LANGUAGE)/_config.yml --path-output _build/$(LANGUAGE) --all -n -W --keep-going -q >/dev/null
 	@echo "The book: file://$(CURDIR)/_build/$(LANGUAGE)/_build/html/index.html"
 
 test-translation: gettext  ## a made-up language, in which nothing may be left in English
-	@$(PY) book/translation.py pseudo --templates _build/gettext --locale _build/locale
+	@$(PY) website/translation.py pseudo --templates _build/gettext --locale _build/locale
 	@$(MAKE) --no-print-directory book-in LANGUAGE=xx LOCALE=_build/locale
 	$(PY) -m pytest -q tests/translation
 
@@ -121,17 +121,17 @@ linkcheck: setup  ## follow every link that leaves the site
 	@.venv/bin/jupyter-book build . --builder linkcheck -q
 
 pdf: setup  ## print the whole book into _build (needs Chromium)
-	@sh book/browser.sh
-	@$(PY) book/vendor_mathjax.py
+	@sh website/browser.sh
+	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
-	@$(PY) book/pdf.py
+	@$(PY) website/pdf.py
 
 # Sphinx leaves pages that are no more.
 fresh:
 	@rm -rf _build/html _build/singlehtml _build/.doctrees
 
 release: fresh book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release
-	@$(PY) book/release.py
+	@$(PY) website/release.py
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
@@ -145,13 +145,13 @@ test-gpu: setup  ## the tests that need a CUDA device
 	$(PY) -m pytest -q -m gpu tests
 
 test-colab: setup  ## every notebook beside Colab's versions of everything but torch, one with its widgets in a browser
-	@sh book/colab.sh
-	@PYDEVD_DISABLE_FILE_VALIDATION=1 OMP_NUM_THREADS=1 .colab/bin/python book/colab.py $(CHAPTERS)
-	@sh book/browser.sh
+	@sh website/colab.sh
+	@PYDEVD_DISABLE_FILE_VALIDATION=1 OMP_NUM_THREADS=1 .colab/bin/python website/colab.py $(CHAPTERS)
+	@sh website/browser.sh
 	$(PY) -m pytest -q -m browser tests/browser/colab_widgets.py
 
 test-browser: book  ## the pages in Chromium, with the network blocked
-	@sh book/browser.sh
+	@sh website/browser.sh
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist worksteal -m browser tests/browser
 
 # nbgrader calls a program that lies beside it; and a submission gets one thread.
@@ -160,4 +160,4 @@ test-exercises: setup  ## the instructor's kit: right, wrong and hostile submiss
 	PATH="$(CURDIR)/.venv/bin:$$PATH" OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile tests/exercises
 
 clean:  ## remove what was built, and .venv
-	rm -rf .venv .colab _build book/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* *.egg-info
+	rm -rf .venv .colab _build website/vendor .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* *.egg-info

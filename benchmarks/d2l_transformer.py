@@ -1,7 +1,7 @@
 """A Transformer translator built from d2l's classes; `d2l_translator.train_step` trains it as d2l does.
 
 d2l's package has the encoder, and the parts of a decoder; the decoder itself stands in its book. Here it is written
-anew from the published architecture. The argument `d2l` is the module that `attn_core.companion.load_d2l()` gives.
+anew from the published architecture. The argument `d2l` is the module that `attn_book.companion.load_d2l()` gives.
 
 Source: Zhang et al., Dive into Deep Learning 0.17 (the architecture); Vaswani et al. 2017, figure 1.
 """

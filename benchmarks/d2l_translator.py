@@ -2,7 +2,7 @@
 
 d2l's package has the encoder, the additive attention, the loss and the training loop; the decoder stands in its book.
 Here it is written anew from the published architecture, around d2l's own `AdditiveAttention`. The argument `d2l` is
-always the module that `attn_core.companion.load_d2l()` gives.
+always the module that `attn_book.companion.load_d2l()` gives.
 
 Source: Zhang et al., Dive into Deep Learning 0.17 (the architecture); Bahdanau et al. 2015.
 """

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from attn_book.records import commit, load, machine, scripts
 from attn_core import default_device
 from benchmarks import floors
 from benchmarks.measure import (
@@ -33,7 +34,6 @@ from benchmarks.measure import (
     peak_memory,
     ratio,
 )
-from recorded.run import code_hash, load, machine, names
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE / "cases"
@@ -182,7 +182,7 @@ def about(script: Path, *, threads: int, seconds: float) -> dict[str, Any]:
     return {
         "command": f"make bench BENCH={script.stem} THREADS={threads}",
         "versions": versions,
-        "code": code_hash(script),
+        "commit": commit(HERE),
         "machine": f"{machine()}, {processor()}",
         "threads": threads,
         "device": str(default_device()),
@@ -218,7 +218,8 @@ def main(
     floors_file: Path = HERE / "floors.json",
 ) -> int:
     """Run the named cases, or all."""
-    there = ", ".join(names(cases))
+    names = scripts(cases)
+    there = ", ".join(names)
     parser = argparse.ArgumentParser(description="Measure our mechanisms beside their peers; write results/NAME.json.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {there}")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch, for all contenders")
@@ -226,20 +227,20 @@ def main(
     form.add_argument("--quick", action="store_true", help="tiny sizes, in one process, nothing written; check floors")
     form.add_argument("--floors", action="store_true", help="several quick runs, their lowest ratios into floors.json")
     chosen = parser.parse_args(arguments)
-    unknown = sorted(set(chosen.names) - set(names(cases)))
+    unknown = sorted(set(chosen.names) - set(names))
     if unknown:
         parser.error(f"no such case: {', '.join(unknown)} (there are: {there})")
     if chosen.threads < 1:
         parser.error(f"threads: expected 1 or more, got {chosen.threads}")
     torch.set_num_threads(chosen.threads)  # for what is said of the machine; each process sets its own
-    scripts = [cases / f"{name}.py" for name in chosen.names or names(cases)]
+    paths = [cases / f"{name}.py" for name in chosen.names or names]
     if chosen.floors:
-        record_floors(scripts, floors_file, chosen.threads)
+        record_floors(paths, floors_file, chosen.threads)
         return 0
     print("How many times as fast as a peer ours is: median over pairs [10th, 90th percentile]; peak memory of both.")
     stored = floors.read(floors_file)
     wrong: list[str] = []
-    for script in scripts:
+    for script in paths:
         started = time.perf_counter()
         found = measure(script, quick=chosen.quick, threads=chosen.threads)
         if chosen.quick:

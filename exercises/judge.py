@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from attn_core.check import NotYet
+from attn_book.check import NotYet
 from exercises import sandbox, wire
 
 SECONDS = 40.0

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attn_book
 import attn_core
 
 HERE = Path(__file__).resolve().parent
@@ -29,7 +30,8 @@ class NoSandboxError(RuntimeError):
 
 def command(requests: int, answers: int) -> list[str]:
     """The command that starts a student's process, with the two descriptors that it inherits."""
-    seen = [sys.prefix, sys.base_prefix, str(Path(attn_core.__file__).parent), *_system()]
+    packages = [str(Path(package.__file__).parent) for package in (attn_book, attn_core)]
+    seen = [sys.prefix, sys.base_prefix, *packages, *_system()]
     binds = [part for path in dict.fromkeys(seen) for part in _bind(Path(path))]
     files = [part for name in ("player.py", "wire.py") for part in ("--ro-bind", str(HERE / name), f"/grading/{name}")]
     return [

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention, translate
 from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq

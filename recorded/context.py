@@ -8,7 +8,7 @@ the second case plain attention must guess, and what a context knows reaches a w
 can choose among the sentence's words, and adds nothing to what they say. Two forms of context are told where sentences
 end; so is one more plain model, whose first layer sees a sentence and whose others see the paragraph.
 
-The twins of the kinds "negated" and "bound" have the same words in all: see ``attn_core.data.ambiguous``.
+The twins of the kinds "negated" and "bound" have the same words in all: see ``attn_book.corpus.ambiguous``.
 """
 
 import functools
@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.corpus.ambiguous import KINDS, SENSES, AmbiguousWord, ambiguous_words
 from attn_core import capture_attention, masks
 from attn_core.context import ContextEncoder, DynamicContext, GlobalContext, HierarchicalContext
 from attn_core.data import Vocab
-from attn_core.data.ambiguous import KINDS, SENSES, AmbiguousWord, ambiguous_words
 from attn_core.train.schedules import cosine
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from recorded.bahdanau import rounded

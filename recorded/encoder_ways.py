@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Pair, Vocab
-from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention
 from attn_core.metrics import true_sources
 from recorded.bahdanau import train

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core import MultiHeadAttention
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_heads, translate
 from attn_core.metrics import alignment_error, bleu, exact_match
 from attn_core.seq2seq import Encoder, MultiHeadDecoder, Seq2Seq

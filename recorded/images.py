@@ -25,9 +25,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core import capture_attention
-from attn_core.data import Batch, Vocab
-from attn_core.data.drawings import (
+from attn_book.corpus.drawings import (
     COLOURS,
     HELD_PAIRS,
     SHAPES,
@@ -39,6 +37,8 @@ from attn_core.data.drawings import (
     draw_marked,
     draw_scenes,
 )
+from attn_core import capture_attention
+from attn_core.data import Batch, Vocab
 from attn_core.train import fit, token_loss
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from attn_core.vision import ContrastivePair, VisionTransformer, occlude, pair_loss, rollout, zero_shot

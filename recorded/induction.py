@@ -18,8 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attn_core import MultiHeadAttention, capture_attention, masks
-from attn_core.induction import (
+from attn_book.induction import (
     AttentionOnly,
     Repeats,
     best_losses,
@@ -30,6 +29,7 @@ from attn_core.induction import (
     occurrence_losses,
     previous_token_scores,
 )
+from attn_core import MultiHeadAttention, capture_attention, masks
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)

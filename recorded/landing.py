@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batches, Vocab
-from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention, translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from attn_book.corpus.grammar import corpus
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.data.grammar import corpus
 from attn_core.decode import forced_attention
 from attn_core.metrics import true_sources
 from attn_core.seq2seq import Seq2Seq

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batch, Batches, Pair, Vocab
-from attn_core.data.grammar import EXAMPLE, corpus
 from attn_core.decode import forced_attention, translate
 from attn_core.metrics import alignment_error, bleu, exact_match
 from attn_core.scores import Additive, Dot, General

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.corpus import corpus
+from attn_book.corpus.lexicon import NOUNS
 from attn_core import capture_attention, masks
-from attn_core.data import Batch, Batches, Pair, Vocab, corpus
-from attn_core.data.lexicon import NOUNS
+from attn_core.data import Batch, Batches, Pair, Vocab
 from attn_core.decode import translate
 from attn_core.metrics import bleu
 from attn_core.train import fit

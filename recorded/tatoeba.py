@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from attn_core.companion import load_d2l
+from attn_book.companion import load_d2l
 from attn_core.data import Batches, Corpus, Vocab, tatoeba, tatoeba_corpus, tokenize
 from attn_core.decode import translate
 from attn_core.metrics import bleu, exact_match

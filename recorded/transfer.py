@@ -23,9 +23,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.data.paragraphs import ParagraphCorpus, paragraph_corpus
-from attn_core.data.plausible import plausible_sentences
-from attn_core.data.sentence_pairs import entailments
+from attn_book.corpus.paragraphs import ParagraphCorpus, paragraph_corpus
+from attn_book.corpus.plausible import plausible_sentences
+from attn_book.corpus.sentence_pairs import entailments
+from attn_book.corpus.texts import next_sentence_texts, two_part_texts
 from attn_core.pretrain import (
     ClassHead,
     LabelledBatches,
@@ -41,9 +42,7 @@ from attn_core.pretrain import (
     masked_loss,
     masked_scores,
     mean_vectors,
-    next_sentence_texts,
     tuned_from,
-    two_part_texts,
 )
 from attn_core.train import fit
 from attn_core.transformer import TransformerConfig

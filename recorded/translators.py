@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_core.data import Batches, Pair, Vocab, corpus
-from attn_core.data.grammar import EXAMPLE
+from attn_book.corpus import corpus
+from attn_book.corpus.grammar import EXAMPLE
+from attn_book.widgets import Translator
+from attn_book.widgets.exported import dequantised
+from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig
-from attn_core.widgets import Translator
-from attn_core.widgets.exported import dequantised
 from recorded.bahdanau import rounded, scores
 
 SEEDS = (0,)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attn_core.companion import load_d2l
+from attn_book.companion import load_d2l
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from attn_core.companion import load_d2l
+from attn_book.companion import load_d2l
 
 
 def test_d2l_has_the_parts_that_we_compare_with(d2l):
@@ -26,7 +26,7 @@ def test_a_torchvision_that_is_there_is_not_replaced(tmp_path):
     (package / "transforms.py").write_text("")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from attn_core.companion import load_d2l; load_d2l()\n"
+        "from attn_book.companion import load_d2l; load_d2l()\n"
         "import torchvision; assert torchvision.REAL"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

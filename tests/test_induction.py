@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import capture_attention
-from attn_core.induction import (
+from attn_book.induction import (
     AttentionOnly,
     best_losses,
     draw_repeats,
@@ -20,6 +19,7 @@ from attn_core.induction import (
     occurrence_losses,
     previous_token_scores,
 )
+from attn_core import capture_attention
 
 V, T, PIECE = 7, 12, (2, 5)
 

@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.maps import fit_source, read_links, read_maps, read_tokens
 from attn_core.capture import capture_attention, record
-from attn_core.maps import fit_source, read_links, read_maps, read_tokens
 
 T, S, H, L = 3, 5, 2, 4
 W = torch.rand(L, H, T, S).softmax(-1)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.companion import load_d2l
 from attn_core import AdditiveAttention, Dense, KVCache, MultiHeadAttention, capture_attention, masks
-from attn_core.companion import load_d2l
 from attn_core.mechanisms.dense import attention_with_weights
 from attn_core.positions import ALiBi, Rotary
 from tests import reference

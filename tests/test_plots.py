@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from attn_core import plots
+from attn_book import plots
 
 matplotlib.use("Agg")
 SOURCE, TARGET = "the black cat".split(), "le chat noir .".split()
@@ -84,7 +84,7 @@ def test_style_ends_with_its_block():
 
 
 def test_importing_plots_imports_no_matplotlib():
-    code = "import sys, attn_core.plots; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, attn_book.plots; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

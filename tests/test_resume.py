@@ -19,8 +19,9 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.corpus import corpus
 from attn_core.checkpoint import load
-from attn_core.data import Batches, Vocab, corpus
+from attn_core.data import Batches, Vocab
 from attn_core.seq2seq import Encoder, FixedContextDecoder, Seq2Seq
 from attn_core.train import fit, target_loss
 

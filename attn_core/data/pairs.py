@@ -1,4 +1,4 @@
-"""A sentence, its translation, and which word comes from which."""
+"""A sentence, its translation, and which word comes from which; and the parts of a corpus of them."""
 
 from __future__ import annotations
 
@@ -49,3 +49,12 @@ class Pair:
     def reversed(self) -> Pair:
         """The same pair in the other direction: sides and links swapped."""
         return Pair(self.target, self.source, frozenset((t, s) for s, t in self.links), self.structure)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence pairs for training, validation and test; no pair is in two of them."""
+
+    train: tuple[Pair, ...]
+    valid: tuple[Pair, ...]
+    test: tuple[Pair, ...]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from random import Random
 
 from attn_core.contract import shown
-from attn_core.data.grammar import Corpus, stream
-from attn_core.data.pairs import Pair
+from attn_core.data.pairs import Corpus, Pair
 from attn_core.data.tokens import INVISIBLE, tokenize
 
 ADDRESS = "https://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip"
@@ -37,8 +38,8 @@ def tatoeba_corpus(
     The pairs have at most `max_words` tokens a side and no links: nobody knows their true alignment. Many
     sentences have several translations, so the parts are kept apart by sentence: none of `valid` or `test`, English
     or French, occurs twice there or at all in `train`, not even with other punctuation. `train` may hold
-    several translations of a sentence. `structures` and `pronouns` are empty. The size of `train` changes no
-    other part, and a smaller one is the beginning of a larger one.
+    several translations of a sentence. The size of `train` changes no other part, and a smaller one is the beginning of
+    a larger one.
 
     The archive is what `ATTN_CORE_DATA` names (a zip file, or a folder that contains fra-eng.zip); where that is not
     set, it is downloaded once, into the user's cache, and checked by its hash at each call.
@@ -56,7 +57,7 @@ def tatoeba_corpus(
     if type(max_words) is not int or max_words < 1:
         raise ValueError(f"max_words: expected an integer of 1 or more, got {max_words!r}")
     rows = lines()
-    stream("tatoeba", seed).shuffle(rows)
+    Random(zlib.crc32(b"tatoeba") + (seed << 32)).shuffle(rows)
     pairs = _pairs(rows, max_words)
     held: set[str] = set()
     parts: dict[str, tuple[Pair, ...]] = {}
@@ -78,7 +79,7 @@ def tatoeba_corpus(
                 if name != "train":
                     held.update(sentences)
         parts[name] = tuple(chosen)
-    return Corpus(**parts, structures=(), pronouns=())
+    return Corpus(**parts)
 
 
 def lines() -> list[tuple[str, str]]:

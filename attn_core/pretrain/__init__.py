@@ -6,9 +6,7 @@ from attn_core.pretrain.batches import (
     MaskedBatches,
     Text,
     TextBatch,
-    next_sentence_texts,
     pack,
-    two_part_texts,
     whole_texts,
 )
 from attn_core.pretrain.losses import class_logits, class_loss, masked_and_next_loss, masked_loss, masked_scores
@@ -46,12 +44,10 @@ __all__ = [
     "masked_loss",
     "masked_scores",
     "mean_vectors",
-    "next_sentence_texts",
     "next_token_loss",
     "pack",
     "retrieval_accuracy",
     "text_vectors",
     "tuned_from",
-    "two_part_texts",
     "whole_texts",
 ]

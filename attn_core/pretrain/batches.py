@@ -14,9 +14,6 @@ from torch.nn.utils.rnn import pad_sequence
 from attn_core.contract import check_size, kind, shown
 from attn_core.data import Vocab
 from attn_core.data.batches import POOL
-from attn_core.data.pairs import Pair
-from attn_core.data.paragraphs import Paragraph, check_sizes
-from attn_core.data.sentence_pairs import next_sentences
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain.masking import mask_tokens
 
@@ -128,9 +125,9 @@ class _TextBatches:
 class MaskedBatches(_TextBatches):
     """Texts with hidden words, hidden anew in each epoch: for ``fit(loss=masked_loss)``.
 
-    ``texts`` is called with an epoch's number and gives its texts, equally many each time, as ``whole_texts``,
-    ``two_part_texts`` and ``next_sentence_texts`` do. With a seed, ``epoch(n)`` is shuffled by (seed, n), and texts of
-    like length stand together; without one, texts stay in their order, and what is hidden is drawn by n alone.
+    ``texts`` is called with an epoch's number and gives its texts, equally many each time, as ``whole_texts`` does.
+    With a seed, ``epoch(n)`` is shuffled by (seed, n), and texts of like length stand together; without one, texts stay
+    in their order, and what is hidden is drawn by n alone.
 
     Raises:
         ValueError: no texts, a ``batch_size`` below 1, a seed that is neither None nor an integer of 0 or more,
@@ -191,52 +188,6 @@ def whole_texts(texts: Sequence[Sequence[str]]) -> Callable[[int], Sequence[Text
         raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
     made = [Text(words) for words in texts]
     return lambda number: made
-
-
-def two_part_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
-    """All English words of each paragraph, cut between two sentences; each epoch cuts anew. No classes.
-
-    A paragraph of one sentence stays whole.
-
-    Raises:
-        ValueError: a seed that is not an integer of 0 or more, or something that is no ``Paragraph``.
-    """
-    check_sizes({"seed": seed})
-    if not isinstance(paragraphs, Sequence) or not all(isinstance(one, Paragraph) for one in paragraphs):
-        raise ValueError(f"paragraphs: expected a sequence of Paragraphs, got {shown(paragraphs)}")
-
-    def texts(number: int) -> Sequence[Text]:
-        random = Random((seed << 32) + number)
-        cuts = [random.randrange(1, max(2, len(one.sentences))) for one in paragraphs]
-        return [
-            Text(_english(one.sentences[:at]), _english(one.sentences[at:]))
-            for one, at in zip(paragraphs, cuts, strict=True)
-        ]
-
-    return texts
-
-
-def next_sentence_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
-    """The English beginning of each paragraph, and its rest (class 1) or the rest of another one (class 0).
-
-    Each epoch cuts anew, and draws other rests. As many words are read as with ``two_part_texts``.
-
-    Raises:
-        ValueError: when called, as ``next_sentences``.
-    """
-
-    def texts(number: int) -> Sequence[Text]:
-        return [
-            Text(_english(one.first), _english(one.second), int(one.follows))
-            for one in next_sentences(paragraphs, seed=(seed << 16) + number)
-        ]
-
-    return texts
-
-
-def _english(sentences: Sequence[Pair]) -> tuple[str, ...]:
-    """Their English words, one after another."""
-    return tuple(word for pair in sentences for word in pair.source)
 
 
 def _plan(lengths: list[int], size: int, seed: int | None, number: int) -> list[list[int]]:

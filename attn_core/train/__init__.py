@@ -1,4 +1,4 @@
-"""Training, on one device or on many: ``fit`` in a script, ``python -m attn_core.train --help`` at the command line."""
+"""Training, on one device or on many processes: ``fit``, losses, and schedules of the learning rate."""
 
 from attn_core.train.loop import History, fit, train_step
 from attn_core.train.losses import smoothed_loss, target_loss, token_loss

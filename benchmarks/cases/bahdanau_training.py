@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.companion import load_d2l
-from attn_core.data import Batch, Batches, Pair, Vocab, corpus
+from attn_book.companion import load_d2l
+from attn_book.corpus import corpus
+from attn_core.data import Batch, Batches, Pair, Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import target_loss, train_step
 from benchmarks import d2l_translator

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from attn_book.companion import load_d2l
 from attn_core import attention, attention_with_weights, masks
-from attn_core.companion import load_d2l
 from benchmarks.measure import Trial, Work
 
 Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]

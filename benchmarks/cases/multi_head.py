@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.companion import load_d2l
 from attn_core import MultiHeadAttention, masks
-from attn_core.companion import load_d2l
 from benchmarks.measure import Trial, Work, forward, forward_and_backward
 
 Layer = Callable[[Tensor, Tensor | None], Tensor]

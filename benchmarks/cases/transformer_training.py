@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from attn_core.companion import load_d2l
+from attn_book.companion import load_d2l
 from attn_core.data import Batch, Batches
 from attn_core.train import target_loss, train_step
 from attn_core.transformer import Transformer, TransformerConfig

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from attn_core.data import Vocab, corpus
+from attn_book.corpus import corpus
+from attn_core.data import Vocab
 from benchmarks import d2l_translator
 
 CPU = torch.device("cpu")

@@ -152,11 +152,11 @@ def check_result(path):
     result = json.loads(path.read_text(encoding="utf-8"))
     about = result["run"]
     assert set(about) == {
-        *("command", "versions", "code", "machine", "threads", "device", "memory_from", "date", "seconds")
+        *("command", "versions", "commit", "machine", "threads", "device", "memory_from", "date", "seconds")
     }
     assert about["command"] == f"make bench BENCH={path.stem} THREADS={about['threads']}"
     assert {"python", "torch", "d2l", "numpy"} <= set(about["versions"])
-    assert re.fullmatch(r"[0-9a-f]{64}", about["code"])
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|not in a git repository", about["commit"])
     assert f"{about['threads']} threads" in about["machine"] and "CPU cores" in about["machine"]
     assert datetime.date.fromisoformat(about["date"]) >= datetime.date(2026, 1, 1)
     for trial in result["trials"]:

@@ -25,19 +25,20 @@ esac
 def house(tmp_path):
     """A copy of what the script needs, in a folder with a blank in its name."""
     home = tmp_path / "a book"
-    (home / "book").mkdir(parents=True)
+    (home / "website").mkdir(parents=True)
     (home / "attn_core").mkdir()
+    (home / "attn_book").mkdir()
     (home / ".venv" / "bin").mkdir(parents=True)
     (home / ".venv" / "bin" / "python").write_text(PYTHON)
     (home / ".venv" / "bin" / "python").chmod(0o755)
-    for name in ("book/colab.sh", "requirements-colab.txt", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("website/colab.sh", "requirements-colab.txt", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, home / name)
     return home
 
 
 def run(house, **environment):
     path = {"PATH": "/usr/bin:/bin", **environment}
-    return subprocess.run(["sh", house / "book" / "colab.sh"], env=path, capture_output=True, text=True)
+    return subprocess.run(["sh", house / "website" / "colab.sh"], env=path, capture_output=True, text=True)
 
 
 def test_what_is_added_is_welcome(house):

@@ -14,7 +14,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 @pytest.fixture(scope="module")
 def execute():
-    spec = importlib.util.spec_from_file_location("book_execute", ROOT / "book" / "execute.py")
+    spec = importlib.util.spec_from_file_location("book_execute", ROOT / "website" / "execute.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

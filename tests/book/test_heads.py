@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from book import heads
+from website import heads
 
 MACHINE = "Linux, x86_64, 2 CPU cores, 1 threads"
 

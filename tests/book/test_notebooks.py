@@ -8,8 +8,8 @@ import statistics
 import nbformat
 import pytest
 
-from book import heads
 from tests.book import notebooks as nb
+from website import heads
 
 each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
 chapter = pytest.mark.parametrize("path", [p for p in nb.NOTEBOOKS if re.match(r"\d\d_", p.name)], ids=lambda p: p.stem)

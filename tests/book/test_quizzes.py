@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from attn_core.widgets import Quiz
+from attn_book.widgets import Quiz
 from tests.book import notebooks as nb
 
 QUIZZES = nb.ROOT / "chapters" / "quizzes"

@@ -53,9 +53,8 @@ def test_every_path_of_the_tree_exists():
 
 def test_the_tree_leaves_nothing_out():
     listed = set(tree())
-    package = ROOT / "attn_core"
-    modules = [p for p in package.rglob("*.py") if p.name != "__init__.py" and "__pycache__" not in p.parts]
-    assert not [name for p in modules if (name := p.relative_to(ROOT).as_posix()) not in listed]
+    folders = {p.parent for package in ("attn_core", "attn_book") for p in (ROOT / package).rglob("*.py")}
+    assert {folder.relative_to(ROOT).as_posix() for folder in folders} <= listed
     known = {path.split("/")[0] for path in listed}
     made = {"_build", ".venv", ".git", ".gitignore", ".gitattributes", "__pycache__", "attn_core.egg-info"}
     top = {p.name for p in ROOT.iterdir() if not p.name.endswith("_cache") and p.name not in made}

@@ -4,9 +4,11 @@ import datetime
 import importlib.util
 import json
 import re
+import subprocess
 
 import pytest
 
+from attn_book import records
 from tests.book.built_site import ROOT
 
 RECORDED = ROOT / "recorded"
@@ -29,13 +31,14 @@ def refuse(constant):
 def test_a_record_says_how_it_came_about(path):
     record = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
     about = record["run"]
-    assert {"command", "seeds", "versions", "code", "machine", "date"} <= set(about)
+    assert {"command", "seeds", "versions", "machine", "date"} <= set(about)
     command, _, name = about["command"].partition(" RUNS=")
     assert command == "make record" and name == path.stem
     assert (RECORDED / f"{name}.py").is_file()
     assert about["seeds"] and all(type(seed) is int for seed in about["seeds"])
     assert {"python", "torch"} <= set(about["versions"])
-    assert re.fullmatch(r"[0-9a-f]{64}", about["code"])
+    # The first records have a hash of the code in the place of the commit.
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", about["commit"]) if "commit" in about else len(about["code"]) == 64
     assert "CPU cores" in about["machine"]
     assert datetime.date.fromisoformat(about["date"]) >= datetime.date(2026, 1, 1)
     assert len(record) > 1
@@ -57,21 +60,19 @@ def test_a_run_is_recorded(runner, tmp_path):
     assert target == tmp_path / "results" / "trial.json"
     assert (record["title"], record["sum"]) == ("café", 7)
     assert record["run"]["seeds"] == [3, 4] and record["run"]["command"] == "make record RUNS=trial"
-    assert record["run"]["code"] == runner.code_hash(tmp_path / "trial.py")
+    assert record["run"]["commit"] == records.commit(runner.ROOT)
 
 
-def test_the_hash_follows_all_that_a_script_may_import(runner, tmp_path):
-    parts = [tmp_path / "trial.py"]
-    for folder in ("attn_core/data", "benchmarks", "recorded"):
-        (tmp_path / folder).mkdir(parents=True)
-        parts.append(tmp_path / folder / "part.py")
-    for part in parts:
-        part.write_text("x = 1\n", encoding="utf-8")
-    hashes = [runner.code_hash(parts[0], tmp_path)]
-    for part in parts:
-        part.write_text("x = 2\n", encoding="utf-8")
-        hashes.append(runner.code_hash(parts[0], tmp_path))
-    assert len(set(hashes)) == 5
+def test_the_commit_tells_whether_files_have_changed(tmp_path):
+    assert records.commit(tmp_path) == "not in a git repository"
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-C", str(tmp_path)]
+    (tmp_path / "a.py").write_text("x = 1\n", encoding="utf-8")
+    for words in (["init", "--quiet"], ["add", "a.py"], ["commit", "--quiet", "-m", "One"]):
+        subprocess.run([*git, *words], check=True)
+    clean = records.commit(tmp_path)
+    assert re.fullmatch(r"[0-9a-f]{40}", clean)
+    (tmp_path / "a.py").write_text("x = 2\n", encoding="utf-8")
+    assert records.commit(tmp_path) == f"{clean}-dirty"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_an_unknown_name_is_refused(runner, capsys):
     assert "no such experiment: nothing_of_the_kind" in said and "landing" in said
 
 
-def test_the_runner_is_no_experiment(runner, tmp_path):
+def test_the_runner_is_no_experiment(tmp_path):
     for name in ("run.py", "b.py", "a.py"):
         (tmp_path / name).touch()
-    assert runner.names(tmp_path) == ["a", "b"]
+    assert records.scripts(tmp_path) == ["a", "b"]

@@ -12,7 +12,7 @@ from tests.book.built_site import ROOT
 
 @pytest.fixture(scope="module")
 def release():
-    spec = importlib.util.spec_from_file_location("book_release", ROOT / "book" / "release.py")
+    spec = importlib.util.spec_from_file_location("book_release", ROOT / "website" / "release.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -53,8 +53,8 @@ def test_a_folder_without_a_site_is_refused(release, tmp_path):
 def test_the_wheel_has_all_files_of_the_package(release, tmp_path):
     release.wheel(tmp_path)
     (path,) = tmp_path.iterdir()
-    package = ROOT / "attn_core"
-    files = {p.relative_to(ROOT).as_posix() for p in package.rglob("*") if p.suffix in {".py", ".js", ".css", ".typed"}}
+    paths = [p for package in ("attn_core", "attn_book") for p in (ROOT / package).rglob("*")]
+    files = {p.relative_to(ROOT).as_posix() for p in paths if p.suffix in {".py", ".js", ".css", ".typed"}}
     with zipfile.ZipFile(path) as archive:
         assert files <= set(archive.namelist())
         assert not [name for name in archive.namelist() if name.startswith(("tests", "exercises", "recorded"))]

@@ -1,4 +1,4 @@
-"""book/setup.sh and book/browser.sh: one clear sentence where something is missing, and nothing done twice."""
+"""website/setup.sh and website/browser.sh: one clear sentence where something is missing, and nothing done twice."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ TOOLS = ("sh", "dirname", "cat", "cksum", "grep", "tail", "rm", "env", "mkdir", 
 def house(tmp_path):
     """A copy of what the scripts read, and a PATH on which nothing lies but a shell's own tools."""
     home, tools = tmp_path / "home", tmp_path / "bin"
-    (home / "book").mkdir(parents=True)
+    (home / "website").mkdir(parents=True)
     tools.mkdir()
     for name in (
-        "book/setup.sh",
-        "book/browser.sh",
+        "website/setup.sh",
+        "website/browser.sh",
         "requirements-d2l.txt",
         "requirements-browser.txt",
         "pyproject.toml",
@@ -42,7 +42,7 @@ def put(path, body):
 def run(house, script="setup.sh", **environment):
     home, tools = house
     return subprocess.run(
-        ["sh", f"book/{script}"], cwd=home, env={"PATH": str(tools), **environment}, capture_output=True, text=True
+        ["sh", f"website/{script}"], cwd=home, env={"PATH": str(tools), **environment}, capture_output=True, text=True
     )
 
 

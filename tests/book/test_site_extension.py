@@ -13,7 +13,7 @@ from tests.book.built_site import ROOT
 
 @pytest.fixture(scope="module")
 def extension():
-    spec = importlib.util.spec_from_file_location("site_extension", ROOT / "book" / "site_extension.py")
+    spec = importlib.util.spec_from_file_location("site_extension", ROOT / "website" / "site_extension.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

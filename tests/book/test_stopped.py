@@ -84,7 +84,7 @@ def processes(temporary):
 
 def state(book):
     """All that a notebook could leave: in its folder and beside it, in the book itself, in temporary files, running."""
-    ours = {path for part in ("attn_core", *READ) for path in files(ROOT / part)}
+    ours = {path for part in ("attn_core", "attn_book", *READ) for path in files(ROOT / part)}
     temporary = book.parent / "TMPDIR"
     return {"copy": files(book), "ours": ours, "temporary": files(temporary), "running": processes(temporary)}
 

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 
-from attn_core.widgets import AttentionHeatmap, OnlineSoftmaxStepper
-from book import widgets
+from attn_book.widgets import AttentionHeatmap, OnlineSoftmaxStepper
 from tests.book import notebooks as nb
+from website import widgets
 
 
 def stored(path):
@@ -26,7 +26,7 @@ HOLDERS = [path for path in nb.NOTEBOOKS if stored(path)]
 def test_each_has_todays_script_and_style(path):
     # Compared with `==` outside of the assertion: pytest would work for minutes on how half a megabyte differs.
     old = [text[:200] for text in stored(path) if widgets.renew(text) != text]
-    assert not old, "stored widgets are behind attn_core/widgets: make widgets"
+    assert not old, "stored widgets are behind attn_book/widgets: make widgets"
 
 
 def test_what_is_stored_stays_and_what_is_embedded_is_renewed():

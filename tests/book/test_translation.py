@@ -14,7 +14,7 @@ from tests.book.built_site import ROOT, settings
 
 @pytest.fixture(scope="module")
 def translation():
-    spec = importlib.util.spec_from_file_location("book_translation", ROOT / "book" / "translation.py")
+    spec = importlib.util.spec_from_file_location("book_translation", ROOT / "website" / "translation.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -44,7 +44,7 @@ def test_a_language_without_catalogues_is_refused(tmp_path, language):
     (tmp_path / "LC_MESSAGES").mkdir()
     command = [
         sys.executable,
-        ROOT / "book" / "translation.py",
+        ROOT / "website" / "translation.py",
         "configure",
         "--locale",
         tmp_path,

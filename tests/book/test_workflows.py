@@ -93,7 +93,7 @@ def test_pythons_are_supported(name):
     supported = SpecifierSet(project()["requires-python"])
     # Text, not numbers: to YAML, 3.10 is 3.1.
     assert pythons(name) and all(isinstance(version, str) and version in supported for version in pythons(name))
-    # And what book/setup.sh makes .venv from is that Python.
+    # And what website/setup.sh makes .venv from is that Python.
     for job in jobs(name).values():
         (asked,) = [s["with"]["python-version"] for s in job["steps"] if "setup-python" in s.get("uses", "")] or [None]
         assert asked is None or job["env"]["PYTHON"] == f"python{asked}"

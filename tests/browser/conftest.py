@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attn_core.widgets.base import StaticWidget
+from attn_book.widgets.base import StaticWidget
 from tests.book import built_site as site
 
 # A page under test may not reach anything, and neither may the browser on its own account.

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from attn_book.widgets import AttentionPatternExplorer
 from attn_core import LSHAttention, SlidingWindow, attention
-from attn_core.widgets import AttentionPatternExplorer
 from tests.widgets.test_attention_pattern import HASHES, WINDOWS, meeting
 
 pytestmark = pytest.mark.browser

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from attn_core import widgets
-from book import widgets as renewing
+from attn_book import widgets
 from tests.book.test_stored_widgets import HOLDERS, stored
 from tests.browser import drawn
+from website import widgets as renewing
 
 pytestmark = pytest.mark.browser
 

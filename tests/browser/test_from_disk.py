@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
     """The site out of the zip that a release has."""
-    spec = importlib.util.spec_from_file_location("book_release", site.ROOT / "book" / "release.py")
+    spec = importlib.util.spec_from_file_location("book_release", site.ROOT / "website" / "release.py")
     release = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(release)
     folder = tmp_path_factory.mktemp("release with a blank")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core.widgets import AttentionHeatmap
+from attn_book.widgets import AttentionHeatmap
 
 pytestmark = pytest.mark.browser
 

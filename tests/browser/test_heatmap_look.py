@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core import plots
-from attn_core.widgets import AttentionHeatmap
+from attn_book import plots
+from attn_book.widgets import AttentionHeatmap
 
 pytestmark = pytest.mark.browser
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 
-from attn_core import widgets
+from attn_book import widgets
+from attn_book.widgets.base import StaticWidget
+from attn_book.widgets.translator import SENTENCE
 from attn_core.data import Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.widgets.base import StaticWidget
-from attn_core.widgets.translator import SENTENCE
 from tests.book.built_site import ROOT
 from tests.book.test_pages import scripted
 
@@ -411,7 +411,7 @@ def test_what_the_books_extension_takes_from_files_and_pages_is_text(browser, tm
     source, target = Vocab([[*SENTENCE.split(), *as_words(MARKUP)]]), Vocab([as_words(MARKUP)])
     exported = widgets.Translator.of(untrained(source, target), source, target).exported
     files = {
-        "conf.py": CONF.replace("TEMPLATES", repr(str(ROOT / "book" / "templates"))),
+        "conf.py": CONF.replace("TEMPLATES", repr(str(ROOT / "website" / "templates"))),
         "index.rst": INDEX,
         "part.rst": PART,
         "words.rst": WORDS,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.widgets.masked_word import MaskedWordExplorer
+from attn_book.widgets.masked_word import MaskedWordExplorer
 
 pytestmark = pytest.mark.browser
 

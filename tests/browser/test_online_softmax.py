@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.widgets import OnlineSoftmaxStepper
+from attn_book.widgets import OnlineSoftmaxStepper
 
 pytestmark = pytest.mark.browser
 

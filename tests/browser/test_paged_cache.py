@@ -8,9 +8,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from attn_book.widgets import PagedCacheExplorer
+from attn_book.widgets.paged_cache import EXAMPLE
 from attn_core.paging import BlockTables, OutOfBlocks
-from attn_core.widgets import PagedCacheExplorer
-from attn_core.widgets.paged_cache import EXAMPLE
 
 pytestmark = pytest.mark.browser
 

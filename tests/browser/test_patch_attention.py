@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attn_core.data.drawings import draw_scenes
-from attn_core.widgets.patch_attention import PatchAttentionExplorer
+from attn_book.corpus.drawings import draw_scenes
+from attn_book.widgets.patch_attention import PatchAttentionExplorer
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core.widgets.patch_attention import PatchAttentionExplorer
+from attn_book.widgets.patch_attention import PatchAttentionExplorer
 from tests.browser.test_patch_attention import (
     DRAWN,
     PICTURES,

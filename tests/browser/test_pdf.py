@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from attn_core.widgets import AttentionHeatmap
+from attn_book.widgets import AttentionHeatmap
 from tests.book.built_site import ROOT
 
 pytestmark = pytest.mark.browser
@@ -22,7 +22,7 @@ def page(tmp_path, body):
 def printing(tmp_path, body):
     """Print a page in a process of its own: Playwright runs once in one."""
     files = [str(page(tmp_path, body)), str(tmp_path / "book.pdf")]
-    return subprocess.run([sys.executable, ROOT / "book" / "pdf.py", *files], capture_output=True, text=True)
+    return subprocess.run([sys.executable, ROOT / "website" / "pdf.py", *files], capture_output=True, text=True)
 
 
 def sheets(tmp_path, body):

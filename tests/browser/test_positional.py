@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
+from attn_book.widgets import PositionalEncodingExplorer
 from attn_core.positions import relative_rotation, sinusoidal
-from attn_core.widgets import PositionalEncodingExplorer
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from attn_core.widgets.quiz import Quiz
+from attn_book.widgets.quiz import Quiz
 
 pytestmark = pytest.mark.browser
 

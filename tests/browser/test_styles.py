@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.widgets import (
+from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
     MaskedWordExplorer,

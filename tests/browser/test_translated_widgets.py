@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.data import Vocab
-from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.transformer import Transformer, TransformerConfig
-from attn_core.widgets import (
+from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
     MaskedWordExplorer,
@@ -26,7 +23,10 @@ from attn_core.widgets import (
     Quiz,
     Translator,
 )
-from attn_core.widgets.exported import export_translator
+from attn_book.widgets.exported import export_translator
+from attn_core.data import Vocab
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.transformer import Transformer, TransformerConfig
 from tests.widgets.said import catalogue, extracted
 
 pytestmark = pytest.mark.browser

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from attn_book.widgets.exported import dequantised
+from attn_book.widgets.translator import Translator, read_words
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig
-from attn_core.widgets.exported import dequantised
-from attn_core.widgets.translator import Translator, read_words
 
 pytestmark = pytest.mark.browser
 

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from attn_book.corpus import corpus
+from attn_book.widgets.base import read_module
+from attn_book.widgets.exported import dequantised, export_translator
 from attn_core import capture_attention
-from attn_core.data import Batches, Vocab, corpus
+from attn_core.data import Batches, Vocab
 from attn_core.decode import beam, greedy, translate
 from attn_core.positions import Learned
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import Transformer, TransformerConfig
-from attn_core.widgets.base import read_module
-from attn_core.widgets.exported import dequantised, export_translator
 from tests.recorded.test_translators import recorded_model
 
 pytestmark = pytest.mark.browser

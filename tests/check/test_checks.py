@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attn_core import check
-from attn_core.check.exercise import Check, Inputs, NotYet
+from attn_book import check
+from attn_book.check.exercise import Check, Inputs, NotYet
 
 BOOK = Path(__file__).parents[2]
 CHECKS = [value for value in vars(check).values() if isinstance(value, Check)]

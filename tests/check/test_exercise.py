@@ -7,8 +7,8 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from attn_core.check.difference import difference, unchanged
-from attn_core.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
+from attn_book.check.difference import difference, unchanged
+from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
 
 READ = ("chapters/01_attention_pooling", "Queries, keys and values")
 
@@ -141,7 +141,7 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(capsys):
 
 def test_importing_the_checks_is_quick_and_draws_nothing():
     code = (
-        "import torch; s = torch.get_rng_state(); import attn_core.check; assert torch.equal(s, torch.get_rng_state())"
+        "import torch; s = torch.get_rng_state(); import attn_book.check; assert torch.equal(s, torch.get_rng_state())"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

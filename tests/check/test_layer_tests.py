@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from attn_book.check import layer_tests
+from attn_book.check.layer_tests import TESTS, shapes_are_right, symptoms
+from attn_book.check.zoo import StepByStep
 from attn_core import AdditiveAttention, MultiHeadAttention
-from attn_core.check import layer_tests
-from attn_core.check.layer_tests import TESTS, shapes_are_right, symptoms
-from attn_core.check.zoo import StepByStep
 
 
 class Torch(nn.Module):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.check import layer_tests, zoo
 from attn_core import MultiHeadAttention, masks
-from attn_core.check import layer_tests, zoo
 from tests.test_multi_head import by_loops
 
 SHORT = {test.__name__: test.__name__.split("_")[0] for test in layer_tests.TESTS}

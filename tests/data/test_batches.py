@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from attn_core.data import Batches, Pair, Vocab, corpus
+from attn_book.corpus import corpus
+from attn_core.data import Batches, Pair, Vocab
 
 PAIRS = [
     Pair(("a", "cat"), ("un", "chat")),

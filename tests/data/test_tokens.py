@@ -5,7 +5,8 @@ import unicodedata
 
 import pytest
 
-from attn_core.data import corpus, tokenize
+from attn_book.corpus import corpus
+from attn_core.data import tokenize
 
 
 @pytest.mark.parametrize(

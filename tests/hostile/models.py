@@ -6,6 +6,10 @@ import torch
 from torch import nn
 
 import attn_core
+from attn_book.corpus.drawings import draw_scenes
+from attn_book.corpus.sentence_pairs import next_sentences
+from attn_book.corpus.texts import two_part_texts
+from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_core import Dense, SlidingWindow
 from attn_core.context import (
     AttentionPooling,
@@ -17,12 +21,9 @@ from attn_core.context import (
     sentence_members,
 )
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.data.drawings import draw_scenes
-from attn_core.data.sentence_pairs import next_sentences
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.decode import Sampler, beam, generate, greedy, sample, top_k, top_p, translate
 from attn_core.decode.forced import forced_attention
-from attn_core.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_core.positions import Rotary
 from attn_core.pretrain import (
     ClassHead,
@@ -39,7 +40,6 @@ from attn_core.pretrain import (
     pack,
     retrieval_accuracy,
     tuned_from,
-    two_part_texts,
     whole_texts,
 )
 from attn_core.seq2seq import (

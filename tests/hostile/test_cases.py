@@ -48,7 +48,7 @@ def frozen(value):
         return [(repr(key), frozen(part)) for key, part in value.items()]
     if isinstance(value, list | tuple):
         return type(value).__name__, [frozen(part) for part in value]
-    if type(value).__module__.startswith("attn_core") and hasattr(value, "__dict__"):
+    if type(value).__module__.startswith(("attn_core", "attn_book")) and hasattr(value, "__dict__"):
         return type(value), frozen(vars(value))
     return repr(value)
 

@@ -14,16 +14,8 @@ from unittest import mock
 import numpy as np
 import torch
 
-from attn_core import checkpoint
-from attn_core.checkpoint import Checkpoint, load, load_matching, save
-from attn_core.data import Batches, Pair, Vocab, tatoeba_corpus, tokenize
-from attn_core.data.tatoeba import VARIABLE
-from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
-from attn_core.plots import heatmap, positional_matrix, positional_pair
-from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import __main__ as command
-from attn_core.train import fit
-from attn_core.widgets import (
+from attn_book.plots import heatmap, positional_matrix, positional_pair
+from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
     MaskedWordExplorer,
@@ -35,8 +27,16 @@ from attn_core.widgets import (
     StaticWidget,
     Translator,
 )
-from attn_core.widgets.base import RefusedError
-from attn_core.widgets.exported import export_translator
+from attn_book.widgets.base import RefusedError
+from attn_book.widgets.exported import export_translator
+from attn_core import checkpoint
+from attn_core.checkpoint import Checkpoint, load, load_matching, save
+from attn_core.data import Batches, Pair, Vocab, tatoeba_corpus, tokenize
+from attn_core.data.tatoeba import VARIABLE
+from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
+from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
+from attn_core.train import __main__ as command
+from attn_core.train import fit
 from tests.hostile.models import BATCHES, MODEL, PAIRS, RECURRENT, SIZES, VOCAB, WRITER
 from tests.hostile.row import Row
 from tests.hostile.tensors import NAN, numbers

@@ -3,17 +3,16 @@
 import pytest
 import torch
 
+from attn_book.corpus.paragraphs import paragraph_corpus
+from attn_book.corpus.texts import next_sentence_texts, two_part_texts
 from attn_core.data import Vocab
-from attn_core.data.paragraphs import paragraph_corpus
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain import (
     LabelledBatches,
     MaskedBatches,
     StreamBatches,
     Text,
-    next_sentence_texts,
     pack,
-    two_part_texts,
     whole_texts,
 )
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from attn_book.corpus.paragraphs import paragraph_corpus
+from attn_book.corpus.texts import next_sentence_texts, two_part_texts
 from attn_core.data import Vocab
-from attn_core.data.paragraphs import paragraph_corpus
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.positions import Rotary
 from attn_core.pretrain import (
@@ -27,12 +28,10 @@ from attn_core.pretrain import (
     masked_loss,
     masked_scores,
     mean_vectors,
-    next_sentence_texts,
     next_token_loss,
     retrieval_accuracy,
     text_vectors,
     tuned_from,
-    two_part_texts,
 )
 from attn_core.train import fit
 from attn_core.transformer import LanguageModel, TransformerConfig, TransformerEncoder

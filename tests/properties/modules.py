@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attn_core
+from attn_book import induction
 from attn_core import (
     Dense,
     FlashAttention,
@@ -16,7 +17,6 @@ from attn_core import (
     MultiHeadAttention,
     SlidingWindow,
     context,
-    induction,
     masks,
     pretrain,
     scores,
@@ -356,5 +356,5 @@ def reachable(value: Any, seen: set[int] | None = None) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple | set):
         for inner in value:
             yield from reachable(inner, seen)
-    elif hasattr(value, "__dict__") and type(value).__module__.split(".")[0] in ("attn_core", "torch"):
+    elif hasattr(value, "__dict__") and type(value).__module__.split(".")[0] in ("attn_core", "attn_book", "torch"):
         yield from reachable(vars(value), seen)

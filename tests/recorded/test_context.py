@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from attn_book.corpus.ambiguous import KINDS, ambiguous_words
 from attn_core import capture_attention
 from attn_core.data import Vocab
-from attn_core.data.ambiguous import KINDS, ambiguous_words
 from recorded import context
 
 SMALL = {"TRAIN": 36, "TEST": 18, "STEPS": 2, "POINTS": 2, "BATCH_SIZE": 12, "LEARNING_RATE": 1e-2, "TIMED_STEPS": 1}

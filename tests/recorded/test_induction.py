@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from attn_core.induction import AttentionOnly
+from attn_book.induction import AttentionOnly
 from recorded import induction
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.data import Vocab, corpus
-from attn_core.data.grammar import EXAMPLE
+from attn_book.corpus import corpus
+from attn_book.corpus.grammar import EXAMPLE
+from attn_book.widgets import Translator
+from attn_core.data import Vocab
 from attn_core.decode import translate
 from attn_core.metrics import bleu
-from attn_core.widgets import Translator
 from recorded import translators
 
 RESULTS = Path(translators.__file__).parent / "results"

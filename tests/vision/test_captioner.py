@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from attn_book.corpus.drawings import DrawingBatches, draw_scenes
 from attn_core.data import Batch, Vocab
-from attn_core.data.drawings import DrawingBatches, draw_scenes
 from attn_core.decode import beam, greedy
 from attn_core.metrics import alignment_error
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from babel.messages.extract import extract
 
-from attn_core import widgets
+from attn_book import widgets
 
 SCRIPTS = sorted(Path(widgets.__file__).parent.glob("*.js"))
 

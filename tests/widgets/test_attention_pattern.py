@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from attn_book.widgets import AttentionPatternExplorer
 from attn_core import LongformerAttention, LSHAttention, SlidingWindow, attention
-from attn_core.widgets import AttentionPatternExplorer
 
 matplotlib.use("Agg")
 NUMBERS = ("n", "window", "dilation", "global_tokens", "num_buckets", "bucket_size", "rounds", "slots", "seed", "query")

@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core.data import Vocab, corpus
+from attn_book.corpus import corpus
+from attn_book.widgets.exported import dequantised, export_translator
+from attn_core.data import Vocab
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.positions import ALiBi, Learned, Rotary
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, HardDecoder, Seq2Seq
 from attn_core.transformer import LanguageModel, Transformer, TransformerConfig
-from attn_core.widgets.exported import dequantised, export_translator
 
 PAIRS = corpus().test[:40]
 ENGLISH, FRENCH = Vocab(p.source for p in PAIRS), Vocab(p.target for p in PAIRS)

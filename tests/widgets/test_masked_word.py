@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core.widgets.masked_word import MaskedWordExplorer
+from attn_book.widgets.masked_word import MaskedWordExplorer
 
 STATE = "sentences predictions layers heads codes sentence position layer head guesses".split()
 SENTENCES = ["<cls> the cat sleeps .".split(), "<cls> a dog eats the bread .".split()]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core.widgets import OnlineSoftmaxStepper
+from attn_book.widgets import OnlineSoftmaxStepper
 
 matplotlib.use("Agg")
 STATE = ("scores", "values", "tile", "step")

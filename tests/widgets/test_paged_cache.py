@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from attn_core.widgets import PagedCacheExplorer
-from attn_core.widgets.paged_cache import _HUES, EXAMPLE
+from attn_book.widgets import PagedCacheExplorer
+from attn_book.widgets.paged_cache import _HUES, EXAMPLE
 
 STATE = ("block_size", "num_blocks", "reserve", "events", "step")
 STORY = [["start", "A", 5], ["fork", "A", "B"], ["grow", "B"], ["decode"], ["end", "A"]]

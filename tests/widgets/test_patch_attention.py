@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core.data.drawings import draw_scenes
-from attn_core.plots import MARK
-from attn_core.widgets.patch_attention import PatchAttentionExplorer
+from attn_book.corpus.drawings import draw_scenes
+from attn_book.plots import MARK
+from attn_book.widgets.patch_attention import PatchAttentionExplorer
 
 DRAWN = draw_scenes(3, seed=1)
 PICTURES = DRAWN.images.permute(0, 2, 3, 1)

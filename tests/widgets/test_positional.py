@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_core import plots
-from attn_core.widgets import PositionalEncodingExplorer
+from attn_book import plots
+from attn_book.widgets import PositionalEncodingExplorer
 
 matplotlib.use("Agg")
 STATE = ("dim", "length", "base", "position", "column", "offset")

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 from PIL import Image
 
-from attn_core.widgets.quiz import Quiz
+from attn_book.widgets.quiz import Quiz
 
 QUESTIONS = [
     {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from attn_core import widgets
-from attn_core.widgets import (
+from attn_book import widgets
+from attn_book.widgets import (
     AttentionHeatmap,
     OnlineSoftmaxStepper,
     PatchAttentionExplorer,

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
+from attn_book.widgets.exported import dequantised, export_translator
+from attn_book.widgets.translator import SENTENCE, Translator, read_words
 from attn_core.capture import capture_attention
 from attn_core.data import Vocab
 from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import Transformer, TransformerConfig
-from attn_core.widgets.exported import dequantised, export_translator
-from attn_core.widgets.translator import SENTENCE, Translator, read_words
 
 SOURCE = Vocab([SENTENCE.split(), ["<b>&\"x'", "Dog", "$\\frac$"]])
 TARGET = Vocab(["le chat noir ne boit pas la soupe chaude .".split(), ["</script>"]])

@@ -1,0 +1,95 @@
+"""Checks: of what a reader wrote for an exercise, and of attention layers; and broken layers to try them on."""
+
+from attn_book.check.alignment import alignment_error, leak
+from attn_book.check.biases import alibi_bias, relative_bias
+from attn_book.check.buckets import k_means, met
+from attn_book.check.choice import reinforce_gradient, reinforce_spread
+from attn_book.check.contexts import bilinear, gated, prefix_context, sentence_context
+from attn_book.check.continued import cached_attention, folded_bias
+from attn_book.check.decoders import bahdanau_context, local_weights
+from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
+from attn_book.check.heads import grouped_attention, multi_head
+from attn_book.check.layer_tests import TESTS, symptoms
+from attn_book.check.linear import by_chunks, read_on, series
+from attn_book.check.pages import blocks_touched, gather_pages
+from attn_book.check.pictures import contrastive_loss, exchanged, floor
+from attn_book.check.places import order_matrix, sinusoids
+from attn_book.check.pooling import attention, edge_weights, find_beta
+from attn_book.check.pretraining import hide_words, pseudo_log_likelihood
+from attn_book.check.readings import leave_one_out, score_gradient
+from attn_book.check.relative import rotary_scores
+from attn_book.check.skipping import causal_tiles, needed_tiles, windowed
+from attn_book.check.softmax import masked_softmax, softmax_backward
+from attn_book.check.sparse import layers_needed, pairs, pattern
+from attn_book.check.tiles import merge, running_sums
+from attn_book.check.translator import add_norm, beam_step, smoothed_loss
+from attn_book.check.word_vectors import ppmi
+from attn_book.check.writing import match_two, nucleus
+from attn_book.check.zoo import SPECIMENS, StepByStep, reveal, specimen
+
+__all__ = [
+    "SPECIMENS",
+    "TESTS",
+    "Case",
+    "Check",
+    "Inputs",
+    "Misconception",
+    "NotYet",
+    "StepByStep",
+    "add_norm",
+    "alibi_bias",
+    "alignment_error",
+    "attention",
+    "bahdanau_context",
+    "beam_step",
+    "bilinear",
+    "blocks_touched",
+    "by_chunks",
+    "cached_attention",
+    "causal_tiles",
+    "contrastive_loss",
+    "edge_weights",
+    "exchanged",
+    "find_beta",
+    "floor",
+    "folded_bias",
+    "gated",
+    "gather_pages",
+    "grouped_attention",
+    "hide_words",
+    "hint",
+    "k_means",
+    "layers_needed",
+    "leak",
+    "leave_one_out",
+    "local_weights",
+    "masked_softmax",
+    "match_two",
+    "merge",
+    "met",
+    "multi_head",
+    "needed_tiles",
+    "nucleus",
+    "order_matrix",
+    "pairs",
+    "pattern",
+    "ppmi",
+    "prefix_context",
+    "pseudo_log_likelihood",
+    "read_on",
+    "reinforce_gradient",
+    "reinforce_spread",
+    "relative_bias",
+    "reveal",
+    "rotary_scores",
+    "running_sums",
+    "score_gradient",
+    "sentence_context",
+    "series",
+    "sinusoids",
+    "smoothed_loss",
+    "softmax_backward",
+    "specimen",
+    "symptoms",
+    "windowed",
+]

@@ -1,0 +1,188 @@
+"""Checks of chapter 4: positions as a bias on the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+from attn_core.positions import ALiBi
+
+_PAGE = "chapters/04_self_attention"
+_ADDED = (_PAGE, "Added, or inside the scores?")
+_ALIBI = (_PAGE, "ALiBi")
+
+
+# ALiBi's bias.
+
+
+def _alibi_cases(draw: Inputs) -> Iterator[Case]:
+    words, heads = draw.whole(5, 9), 2 ** draw.whole(1, 2)
+    here = torch.arange(words)
+    yield Case(f"{heads} heads on a sentence", (heads, here, here))
+    yield Case("16 heads on the last words of a sentence", (16, here[-draw.whole(2, 3) :], here))
+    yield Case("8 heads", (8, here, here), edge=True)
+    yield Case("a single head", (1, here, here + 2), edge=True)
+    yield Case("one query far away", (4, torch.tensor([1000]), here), edge=True)
+
+
+def _bias(slopes: Tensor, distances: Tensor) -> Tensor:
+    return -slopes[:, None, None] * distances
+
+
+def _slopes(heads: int) -> Tensor:
+    return torch.tensor(ALiBi(heads).slopes)
+
+
+def _apart(query_places: Tensor, key_places: Tensor) -> Tensor:
+    return (query_places[:, None] - key_places).abs().float()
+
+
+alibi_bias = Check(
+    "alibi_bias",
+    answer=lambda num_heads, *places: ALiBi(num_heads).bias(*places),
+    cases=_alibi_cases,
+    misconceptions=[
+        Misconception(
+            lambda num_heads, *places: _bias(-_slopes(num_heads), _apart(*places)),
+            "the bias grows with the distance",
+            "A score loses by it: the sign is minus.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, query_places, key_places: _bias(
+                _slopes(num_heads), (query_places[:, None] - key_places).float()
+            ),
+            "the distance keeps its sign",
+            "What lies ahead would then gain with each place. The book takes |i − j|.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, *places: _bias(_slopes(num_heads) * 2 ** (8 / num_heads), _apart(*places)),
+            "the heads are counted from 0",
+            "The first slope is 2^(−8/H), and the last is 2⁻⁸: h runs from 1 to H.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, *places: _bias(0.5 ** torch.arange(1, num_heads + 1), _apart(*places)),
+            "the slopes are 1/2, 1/4, 1/8, … for any number of heads",
+            "That is so for 8 heads. The exponent is 8h/H.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, *places: _bias(_slopes(num_heads).flip(0), _apart(*places)),
+            "the slopes rise from head to head",
+            "The first head has the steepest one.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, query_places, key_places: _bias(
+                _slopes(num_heads), _apart(torch.arange(len(query_places)), torch.arange(len(key_places)))
+            ),
+            "the places are counted from 0 instead of read",
+            "The last words of a sentence stand where they stand, also when they come alone.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda num_heads, *places: _bias(_slopes(num_heads), _apart(*places) ** 2),
+            "the distance is squared",
+            "The bias is linear. That is the Li in the name.",
+            _ALIBI,
+        ),
+    ],
+    hints=[
+        "(query_places[:, None] - key_places).abs() holds the distances, (T, S).",
+        "The slopes are 2.0 ** (-8 * torch.arange(1, H + 1) / H). Which axes make them (H, 1, 1)?",
+    ],
+)
+
+
+# A learned bias for each distance.
+
+
+def _relative_cases(draw: Inputs) -> Iterator[Case]:
+    heads, reach, words = draw.whole(2, 4), draw.whole(2, 3), draw.whole(6, 9)
+    table, here = draw.normal(heads, 2 * reach + 1), torch.arange(words)
+    yield Case("a sentence longer than the table reaches", (table, here, here))
+    yield Case("the last words of a sentence", (table, here[-3:], here))
+    yield Case("a short sentence", (table, here[: reach + 1], here[: reach + 1]), edge=True)
+    yield Case("a query far away from all keys", (table, torch.tensor([500]), here), edge=True)
+    yield Case("a table with one entry a head", (table[:, :1], here, here), edge=True)
+
+
+def _looked_up(table: Tensor, distances: Tensor) -> Tensor:
+    """The table's entries at signed distances, which are cut to its reach."""
+    reach = table.shape[1] // 2
+    return table[:, distances.clamp(-reach, reach) + reach]
+
+
+def _ahead(query_places: Tensor, key_places: Tensor) -> Tensor:
+    return key_places - query_places[:, None]
+
+
+def _wrapped(table: Tensor, *places: Tensor) -> Tensor:
+    return table[:, (_ahead(*places) + table.shape[1] // 2) % table.shape[1]]
+
+
+def _silent(table: Tensor, *places: Tensor) -> Tensor:
+    return _looked_up(table, _ahead(*places)) * (_ahead(*places).abs() <= table.shape[1] // 2)
+
+
+relative_bias = Check(
+    "relative_bias",
+    answer=lambda table, *places: _looked_up(table, _ahead(*places)),
+    cases=_relative_cases,
+    misconceptions=[
+        Misconception(
+            lambda table, *places: _looked_up(table, -_ahead(*places)),
+            "before and after are exchanged",
+            "Column r is for a key at the query's own place, and the columns after it for keys that come later.",
+            _ADDED,
+        ),
+        Misconception(
+            lambda table, *places: _looked_up(table, _ahead(*places).abs()),
+            "the sign of the distance is lost",
+            "Then a sentence and its mirror image look alike. A learned table need not treat them so.",
+            _ALIBI,
+        ),
+        Misconception(
+            lambda table, *places: table[:, _ahead(*places) + table.shape[1] // 2],
+            "the distance is not cut to the reach of the table",
+            "An index past the end is an error, and one below zero quietly counts from the end.",
+            _ADDED,
+        ),
+        Misconception(
+            _wrapped,
+            "distances past the reach begin again at the other side",
+            "All that lie further share the outermost entry.",
+            _ADDED,
+        ),
+        Misconception(
+            _silent,
+            "distances past the reach get no bias",
+            "They share the outermost entry.",
+            _ADDED,
+        ),
+        Misconception(
+            lambda table, query_places, key_places: _looked_up(
+                table, _ahead(torch.arange(len(query_places)), torch.arange(len(key_places)))
+            ),
+            "the places are counted from 0 instead of read",
+            "The last words of a sentence stand where they stand, also when they come alone.",
+            _ADDED,
+        ),
+        Misconception(
+            lambda table, *places: _looked_up(table, _ahead(*places)).mT.contiguous(),
+            "queries and keys are exchanged in the result",
+            "A row belongs to a query: the shape is (H, T, S).",
+            _ADDED,
+        ),
+    ],
+    hints=[
+        "key_places - query_places[:, None] holds the distances with their signs, (T, S).",
+        "Cut them: distances.clamp(-r, r), with r = table.shape[1] // 2. Which column belongs to distance 0?",
+        "table[:, index] with an index of shape (T, S) has the shape (H, T, S).",
+    ],
+)

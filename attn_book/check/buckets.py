@@ -1,0 +1,198 @@
+"""Checks of chapter 7: buckets by a hash, and buckets that are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+
+_PAGE = "chapters/07_sparse"
+_WORTH = (_PAGE, "Which pairs would be worth it?")
+_SHARED = (_PAGE, "Queries that are keys")
+_SORT = (_PAGE, "Sort, then cut")
+
+
+# Who shares a bucket in some round.
+
+
+def _hash_cases(draw: Inputs) -> Iterator[Case]:
+    size, tokens = draw.whole(5, 8), draw.whole(24, 30)
+    x, directions = draw.normal(tokens, size), draw.normal(draw.whole(2, 3), size, 3)
+    yield Case("one round", (x, directions[:1]))
+    yield Case("several rounds", (x, directions))
+    yield Case("vectors and their opposites", (torch.cat([x[:8], -x[:8]]), directions), edge=True)
+    yield Case("two buckets", (x, directions[:, :, :1]), edge=True)
+    yield Case("one token", (x[:1], directions), edge=True)
+
+
+def _hashed(x: Tensor, directions: Tensor) -> Tensor:
+    """The bucket of each vector in each round, (R, n)."""
+    turned = x @ directions
+    return torch.cat([turned, -turned], -1).argmax(-1)
+
+
+def _equal(buckets: Tensor) -> Tensor:
+    """Which pairs share a bucket, round by round, (R, n, n)."""
+    return buckets[:, :, None] == buckets[:, None]
+
+
+def _others(met: Tensor) -> Tensor:
+    return met & ~torch.eye(met.shape[-1], dtype=torch.bool)
+
+
+met = Check(
+    "met",
+    answer=lambda x, directions: _others(_equal(_hashed(x, directions)).any(0)),
+    cases=_hash_cases,
+    misconceptions=[
+        Misconception(
+            lambda x, directions: _others(_equal(_hashed(x, directions)).all(0)),
+            "a pair must share its bucket in every round",
+            "A round more is a chance more: one in which they meet is enough.",
+            _WORTH,
+        ),
+        Misconception(
+            lambda x, directions: _others(_equal((x @ directions).argmax(-1)).any(0)),
+            "the opposite directions are left out",
+            "A bucket is a direction with its sign; b/2 directions make b buckets.",
+            _WORTH,
+        ),
+        Misconception(
+            lambda x, directions: _others(_equal((x @ directions).abs().argmax(-1)).any(0)),
+            "the sign of the product is dropped",
+            "Then a vector and its opposite always meet, and nothing is further apart than these two.",
+            _WORTH,
+        ),
+        Misconception(
+            lambda x, directions: _equal(_hashed(x, directions)).any(0),
+            "a token meets itself",
+            "It always would, and it would look at nobody else: it is left out.",
+            _SHARED,
+        ),
+        Misconception(
+            lambda x, directions: _others(
+                ((x @ directions)[:, :, None] > 0).eq((x @ directions)[:, None] > 0).all(-1).any(0)
+            ),
+            "the bucket is made of the signs of all products",
+            "That is another hash. Here the bucket is the direction that the vector follows most.",
+            _WORTH,
+        ),
+        Misconception(
+            lambda x, directions: _others(_equal(_hashed(x, directions)[-1:]).any(0)),
+            "only the last round is kept",
+            "Collect over the rounds: what met in any of them counts.",
+            _SORT,
+        ),
+    ],
+    hints=[
+        "x @ directions is (R, n, b/2). Put its negative beside it, and take the argmax over the last axis.",
+        "buckets[:, :, None] == buckets[:, None] compares all pairs, round by round.",
+        "any over the rounds; then the diagonal becomes False.",
+    ],
+)
+
+
+# Buckets that are learned.
+
+
+def _cluster_cases(draw: Inputs) -> Iterator[Case]:
+    size, count = draw.whole(3, 5), draw.whole(3, 4)
+    x = functional.normalize(draw.normal(draw.whole(80, 99), size), dim=1)
+    yield Case("one step", (x, x[:count], 1))
+    yield Case("two steps", (x, x[-count:], 2))
+    # All vectors lie close together, and the last centre points the other way.
+    near = functional.normalize(torch.eye(size)[0] + 0.1 * draw.normal(20, size), dim=1)
+    far = torch.cat([near[:2], -near[:1]])
+    yield Case("a centre that no vector chooses", (near, far, 2), edge=True)
+
+
+def _moved(x: Tensor, centres: Tensor, nearest: Tensor, *, unit: bool = True) -> Tensor:
+    """Each centre becomes the mean of its vectors, on the sphere if ``unit``; without vectors it stays."""
+    sums = torch.zeros_like(centres).index_add(0, nearest, x)
+    counts = torch.bincount(nearest, minlength=len(centres))[:, None]
+    means = functional.normalize(sums, dim=1) if unit else sums / counts.clamp(min=1)
+    return torch.where(counts > 0, means, centres)
+
+
+def _nearest(x: Tensor, centres: Tensor) -> Tensor:
+    return (x @ centres.T).argmax(1)
+
+
+def _learned(x: Tensor, centres: Tensor, steps: int, *, unit: bool = True) -> Tensor:
+    for _ in range(steps):
+        centres = _moved(x, centres, _nearest(x, centres), unit=unit)
+    return centres
+
+
+def _furthest(x: Tensor, centres: Tensor, steps: int) -> Tensor:
+    for _ in range(steps):
+        centres = _moved(x, centres, (x @ centres.T).argmin(1))
+    return centres
+
+
+def _divided(x: Tensor, centres: Tensor, steps: int) -> Tensor:
+    for _ in range(steps):
+        sums = torch.zeros_like(centres).index_add(0, _nearest(x, centres), x)
+        centres = sums / sums.norm(dim=1, keepdim=True)
+    return centres
+
+
+def _erased(x: Tensor, centres: Tensor, steps: int) -> Tensor:
+    for _ in range(steps):
+        sums = torch.zeros_like(centres).index_add(0, _nearest(x, centres), x)
+        centres = functional.normalize(sums, dim=1)
+    return centres
+
+
+k_means = Check(
+    "k_means",
+    answer=_learned,
+    cases=_cluster_cases,
+    misconceptions=[
+        Misconception(
+            lambda x, centres, steps: _learned(x, centres, steps, unit=False),
+            "the means are not brought back to length 1",
+            "Products compare directions only among vectors of one length.",
+            _SHARED,
+        ),
+        Misconception(
+            lambda x, centres, steps: _learned(x, centres, 1),
+            "only one step is made",
+            "After the centres have moved, some vectors belong to another one: assign them anew, and move again.",
+            _WORTH,
+        ),
+        Misconception(
+            lambda x, centres, steps: _learned(x, centres, steps + 1),
+            "one step too many is made",
+            "The centres move exactly as often as was asked for.",
+            _WORTH,
+        ),
+        Misconception(
+            _furthest,
+            "each vector goes to the centre with the smallest product",
+            "A large product is a small angle.",
+            _WORTH,
+        ),
+        Misconception(
+            _divided,
+            "nothing is done about a centre that no vector chooses",
+            "Its sum is 0, and 0/0 is NaN. It stays where it is.",
+            _WORTH,
+        ),
+        Misconception(
+            _erased,
+            "a centre that no vector chooses becomes 0",
+            "Zero has no direction. It stays where it is, and may be chosen later.",
+            _WORTH,
+        ),
+    ],
+    hints=[
+        "(x @ centres.T).argmax(1) assigns each vector to a centre.",
+        "torch.zeros_like(centres).index_add(0, nearest, x) sums the vectors of each centre.",
+        "Normalise the sums (the mean has the same direction); where a sum is 0, keep the old centre.",
+    ],
+)

@@ -1,0 +1,300 @@
+"""Checks of chapter 8: contexts of all words so far and of a sentence, a gate, a score with a matrix of the text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+from attn_core.context import blend
+
+_PAGE = "chapters/08_context"
+_FORMULA = (_PAGE, "A formula that does not multiply")
+_GATES = (_PAGE, "Gates")
+_GLOBAL = (_PAGE, "Global")
+_HIERARCHY = (_PAGE, "Hierarchical")
+_COST = (_PAGE, "What it costs")
+
+
+# The mean of the words so far.
+
+
+def _prefix_cases(draw: Inputs) -> Iterator[Case]:
+    words, size = draw.whole(4, 6), draw.whole(2, 3)
+    yield Case("one text", (draw.normal(1, words, size),))
+    yield Case("several texts", (draw.normal(draw.whole(2, 3), words + 2, size),))
+    yield Case("a single word", (draw.normal(2, 1, size),), edge=True)
+    yield Case("as many texts as words", (draw.normal(4, 4, size),), edge=True)
+
+
+def _places(x: Tensor) -> Tensor:
+    return torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+prefix_context = Check(
+    "prefix_context",
+    answer=lambda x: x.cumsum(1) / _places(x),
+    cases=_prefix_cases,
+    misconceptions=[
+        Misconception(
+            lambda x: x.mean(1, keepdim=True).expand_as(x).clone(),
+            "every word gets the mean of the whole text",
+            "That is the global context, and it tells a word of those after it.",
+            _GLOBAL,
+        ),
+        Misconception(
+            lambda x: x.cumsum(1),
+            "the sums are not divided",
+            "A mean is wanted: divide the sum at each place by how many words it holds.",
+            _COST,
+        ),
+        Misconception(
+            lambda x: x.cumsum(1) / x.shape[1],
+            "all sums are divided by the number of all words",
+            "The first sum holds one word, the second two.",
+            _COST,
+        ),
+        Misconception(
+            lambda x: (x.cumsum(1) - x) / (_places(x) - 1).clamp(min=1),
+            "a word's own vector is left out",
+            "The mean runs over the words up to it, itself included.",
+            _COST,
+        ),
+        Misconception(
+            lambda x: x.flip(1).cumsum(1).flip(1) / _places(x).flip(0),
+            "the mean runs over the words from it on",
+            "These are the very ones that a decoder must not see.",
+            _COST,
+        ),
+        Misconception(
+            lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1)[:, None, None],
+            "the sums run over the texts of the batch",
+            "Axis 1 holds the words; no text may hear of another.",
+            _COST,
+        ),
+    ],
+    hints=[
+        "x.cumsum(1) holds the sum of the words up to each place.",
+        "Divide the sums by 1, 2, …, n: a tensor of shape (n, 1).",
+    ],
+)
+
+
+# A score with a matrix made of the text.
+
+
+def _bilinear_cases(draw: Inputs) -> Iterator[Case]:
+    for name, size in (("a few words", draw.whole(3, 6)), ("longer vectors", draw.whole(8, 12))):
+        words = draw.whole(3, 6)
+        yield Case(name, (draw.normal(words, size), draw.normal(words, size), draw.normal(size)))
+    yield Case("more keys than queries", (draw.normal(2, size), draw.normal(7, size), draw.normal(size)), edge=True)
+    yield Case("a single query", (draw.normal(1, size), draw.normal(3, size), draw.normal(size)), edge=True)
+
+
+bilinear = Check(
+    "bilinear",
+    answer=lambda Q, K, c: (Q @ c)[:, None] * (K @ c) / len(c),
+    cases=_bilinear_cases,
+    misconceptions=[
+        Misconception(
+            lambda Q, K, c: (Q @ c)[:, None] * (K @ c),
+            "the division by d is left out",
+            "C is c cᵀ divided by d.",
+            _FORMULA,
+        ),
+        Misconception(
+            lambda Q, K, c: (Q @ c)[:, None] * (K @ c) / math.sqrt(len(c)),
+            "the division is by √d",
+            "That belongs to the plain score. C itself is divided by d.",
+            _FORMULA,
+        ),
+        Misconception(
+            lambda Q, K, c: ((Q @ c)[:, None] + (K @ c)) / len(c),
+            "the two products are added",
+            "Qc cᵀKᵀ is a product: a key gains for those queries that are like the context too.",
+            _FORMULA,
+        ),
+        Misconception(
+            lambda Q, K, c: (Q * c) @ K.T / len(c),
+            "C is taken for a matrix with c on its diagonal",
+            "c cᵀ has c_a c_b in every place (a, b).",
+            _FORMULA,
+        ),
+        Misconception(
+            lambda Q, K, c: (K @ c)[:, None] * (Q @ c) / len(c),
+            "rows and columns are exchanged",
+            "A row belongs to a query. With as many keys as queries no shape gives this away.",
+            _FORMULA,
+        ),
+        Misconception(
+            lambda Q, K, c: (Q + c) @ (K + c).T / len(c),
+            "c is added to queries and keys",
+            "A sum says another thing: it makes some keys more important for every query alike.",
+            _FORMULA,
+        ),
+    ],
+    hints=[
+        "q·C·k = (q·c)(c·k)/d: one number for each query times one for each key.",
+        "Q @ c is (n,). Give it an axis, and the two multiply to (n, n).",
+    ],
+)
+
+
+# A gate.
+
+
+def _gate_cases(draw: Inputs) -> Iterator[Case]:
+    words, size = draw.whole(3, 5), draw.whole(4, 6)
+    x, context = draw.normal(2, words, size), draw.normal(2, words, size)
+    own, given, bias = draw.normal(size), draw.normal(size), 0.5 + float(draw.uniform())
+    yield Case("a context for each word", (x, context, own, given, bias))
+    yield Case("one context for the whole text", (x, context[:, :1], own, given, -bias))
+    yield Case("a gate that is shut", (x, context, own, given, -math.inf), edge=True)
+    yield Case("a gate that is wide open", (x, context[:, :1], own, given, math.inf), edge=True)
+
+
+def _logit(x: Tensor, context: Tensor, own: Tensor, given: Tensor, bias: float) -> Tensor:
+    return (x @ own + context @ given + bias)[..., None]
+
+
+gated = Check(
+    "gated",
+    answer=lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, bias).sigmoid()),
+    cases=_gate_cases,
+    misconceptions=[
+        Misconception(
+            lambda x, context, own, given, bias: blend(x, context, 1 - _logit(x, context, own, given, bias).sigmoid()),
+            "the two parts of the blend are exchanged",
+            "λ is the share of the context: at λ = 0 nothing of it comes in.",
+            _GATES,
+        ),
+        Misconception(
+            lambda x, context, own, given, bias: x + _logit(x, context, own, given, bias).sigmoid() * context,
+            "the context is added and nothing is taken away",
+            "A blend keeps only 1 − λ of the word's own vector.",
+            _GATES,
+        ),
+        Misconception(
+            lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, bias).softmax(1)),
+            "the gates of a text are a softmax",
+            "Each word decides for itself: a logistic function, which does not add up to one over the words.",
+            _GATES,
+        ),
+        Misconception(
+            lambda x, context, own, given, bias: blend(x, context, (x @ own + bias)[..., None].sigmoid().expand_as(x)),
+            "the gate looks at the word alone",
+            "It looks at both: what is offered matters as much as what is there.",
+            _GATES,
+        ),
+        Misconception(
+            lambda x, context, own, given, bias: blend(x, context, (x * own + context * given + bias).sigmoid()),
+            "there is a gate for each entry",
+            "The products with the two vectors are sums: one number for each word.",
+            _GATES,
+        ),
+        Misconception(
+            lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, 0.0).sigmoid()),
+            "the bias is left out",
+            "It says how far the gate stands open before anything is read; −∞ shuts it.",
+            _GATES,
+        ),
+    ],
+    hints=[
+        "x @ own is (B, T), context @ given is (B, T) or (B, 1): they add, with the bias.",
+        "torch.sigmoid makes the gate; [..., None] gives it an axis to multiply whole vectors with.",
+        "(1 − λ) · x + λ · context",
+    ],
+)
+
+
+# The mean of each word's sentence.
+
+
+def _sentence_cases(draw: Inputs) -> Iterator[Case]:
+    words, size = draw.whole(8, 11), draw.whole(2, 4)
+    x, full = draw.normal(2, words, size), torch.ones(2, words, dtype=torch.bool)
+    numbers = torch.stack([torch.arange(words) // 3, torch.arange(words) // 2])
+    yield Case("sentences of three words and of two", (x, numbers, full))
+    shorter = full & (torch.arange(words) < torch.tensor([[words], [words - 3]]))
+    yield Case("a padded paragraph", (x, numbers * shorter, shorter))
+    yield Case("every word a sentence", (x, torch.arange(words).expand(2, -1), full), edge=True)
+    mixed = torch.stack([numbers[0].flip(0) - 2, 5 * (torch.arange(words) % 3)])
+    yield Case("numbers in any order, with gaps, some below zero", (x, mixed, full), edge=True)
+    yield Case("padding that holds NaN", (x.masked_fill(~shorter[..., None], math.nan), numbers, shorter), edge=True)
+
+
+def _means(x: Tensor, together: Tensor) -> Tensor:
+    """For each place the mean of the places that belong ``together``, (B, T, T); of none, zeros."""
+    clean = x.nan_to_num(0.0)
+    return together.float() @ clean / together.sum(2, keepdim=True).clamp(min=1)
+
+
+def _same(numbers: Tensor, words: Tensor) -> Tensor:
+    return (numbers[:, :, None] == numbers[:, None]) & words[:, None] & words[:, :, None]
+
+
+def _across(x: Tensor, numbers: Tensor, words: Tensor) -> Tensor:
+    """As if the batch were one long paragraph."""
+    flat = _means(x.flatten(0, 1)[None], _same(numbers.flatten()[None], words.flatten()[None]))
+    return flat[0].unflatten(0, x.shape[:2])
+
+
+sentence_context = Check(
+    "sentence_context",
+    answer=lambda x, numbers, words: _means(x, _same(numbers, words)),
+    cases=_sentence_cases,
+    misconceptions=[
+        Misconception(
+            lambda x, numbers, words: _means(x, words[:, None] & words[:, :, None]),
+            "every word gets the mean of the whole paragraph",
+            "A sentence is a smaller crowd, and tells more of who did what.",
+            _HIERARCHY,
+        ),
+        Misconception(
+            _across,
+            "sentences with the same number are joined across the paragraphs of the batch",
+            "Sentence 0 of one text has nothing to do with sentence 0 of another.",
+            _HIERARCHY,
+        ),
+        Misconception(
+            lambda x, numbers, words: _means(x, numbers[:, :, None] == numbers[:, None]),
+            "padding takes part in the means",
+            "It is filled up with some number too, and is no word of that sentence.",
+            _GLOBAL,
+        ),
+        Misconception(
+            lambda x, numbers, words: _means(x, (numbers[:, :, None] == numbers[:, None]) & words[:, None]),
+            "padding gets a mean too",
+            "There is no word that could ask: such places get zeros.",
+            _HIERARCHY,
+        ),
+        Misconception(
+            lambda x, numbers, words: _means(x, _same(numbers, words) & ~torch.eye(x.shape[1], dtype=torch.bool)),
+            "a word's own vector is left out",
+            "The sentence's vector is the same for all of its words.",
+            _HIERARCHY,
+        ),
+        Misconception(
+            lambda x, numbers, words: _same(numbers, words).float() @ x.nan_to_num(0.0),
+            "the sums are not divided",
+            "A mean is wanted: a long sentence has no longer vector than a short one.",
+            _HIERARCHY,
+        ),
+        Misconception(
+            lambda x, numbers, words: (
+                _same(numbers, words).float() @ x / _same(numbers, words).sum(2)[..., None].clamp(1)
+            ),
+            "padding is multiplied by 0",
+            "Whatever stands there must not matter, and 0 times NaN is NaN. Fill it with zeros first.",
+            _GLOBAL,
+        ),
+    ],
+    hints=[
+        "numbers[:, :, None] == numbers[:, None] says who is in one sentence with whom, (B, T, T).",
+        "A pair counts only if both are words. Row by row that is a mask, and a mean is a product with it.",
+        "Fill padding in x with zeros before the product, and divide by at least 1.",
+    ],
+)

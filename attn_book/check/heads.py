@@ -1,0 +1,257 @@
+"""Checks of chapter 3: the layer, and heads that share their keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attn_book.check import zoo
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+from attn_core.mechanisms.dense import attention
+from attn_core.multi_head import MultiHeadAttention
+
+_POOLING, _PAGE = "chapters/01_attention_pooling", "chapters/03_multi_head"
+_SCALE = (_POOLING, "Why divide by √d?")
+_MASKS = (_POOLING, "What may not be looked at")
+_ROLES = (_POOLING, "Queries, keys and values")
+_HEADS = (_PAGE, "Heads by hand")
+_BUG = (_PAGE, "A bug that no shape shows")
+_USES = (_PAGE, "One layer, three uses")
+_FEWER = (_PAGE, "Fewer keys than queries")
+
+
+# The layer.
+
+
+def _use_layer(make: Any, sizes: tuple[int, int], weights: dict[str, Tensor], *inputs: Any) -> Tensor:
+    layer = make(*sizes)
+    layer.load_state_dict(weights)
+    layer.eval()
+    queries, keys, mask, causal = inputs
+    return layer(queries, keys, mask=mask, causal=causal)
+
+
+def _layer_cases(draw: Inputs) -> Iterator[Case]:
+    heads, batch = draw.whole(2, 4), draw.whole(2, 3)
+    size, queries, keys = heads * draw.whole(3, 5), draw.whole(4, 6), draw.whole(7, 9)
+    weights = {}
+    for name in ("query", "key", "value", "out"):
+        weights[f"{name}.weight"] = 1.5 * draw.normal(size, size) / math.sqrt(size)
+        weights[f"{name}.bias"] = 0.5 * draw.normal(size)
+    x, memory = draw.normal(batch, queries, size), draw.normal(batch, keys, size)
+    padding, own = (_padding(batch, n) for n in (keys, queries))
+    nothing = padding & (torch.arange(batch) > 0)[:, None, None, None]
+    both = ((size, heads), weights)
+    yield Case("a sentence and itself", (*both, x, x, None, False))
+    yield Case("a sentence and another, which is padded", (*both, x, memory, padding, False))
+    yield Case("a causal layer", (*both, x, x, None, True))
+    yield Case("a causal layer with padding", (*both, x, x, own, True), edge=True)
+    yield Case("a single query", (*both, x[:, :1], memory, padding, False), edge=True)
+    yield Case("a sentence that is all padding", (*both, x, memory, nothing, False), edge=True)
+
+
+def _padding(batch: int, size: int) -> Tensor:
+    """The mask ``(B, 1, 1, size)`` of a whole sentence, a half one, and one of a single word."""
+    return (torch.arange(size) < torch.tensor([size, size // 2, 1])[:batch, None])[:, None, None]
+
+
+class _Unfilled(zoo.StepByStep):
+    def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        return scores.masked_fill(~allowed, -math.inf).softmax(-1)
+
+
+class _ScaledByTheModel(zoo.StepByStep):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT / math.sqrt(self.query.out_features)
+
+
+multi_head = Check(
+    "multi_head",
+    answer=MultiHeadAttention,
+    cases=_layer_cases,
+    use=_use_layer,
+    misconceptions=[
+        Misconception(
+            zoo.SplitByView,
+            "the vectors are cut into heads by a view straight to (B, H, T, D)",
+            "A head then gets a few whole words instead of a slice of every word. Cut first, then swap the axes.",
+            _HEADS,
+        ),
+        Misconception(
+            zoo.MergeByView,
+            "the heads are joined by a view straight to (B, T, C)",
+            "Each vector is then put together from pieces of several words. Swap the axes back first.",
+            _HEADS,
+        ),
+        Misconception(
+            zoo.HeadsOfSizeOne,
+            "there are as many heads as the vectors have entries",
+            "The number of heads is taken from the size of the model. A head of size 1 can hardly ask anything.",
+            _BUG,
+        ),
+        Misconception(
+            zoo.Unscaled,
+            "the scores are not divided by √D",
+            "They grow with the size of the heads, and the softmax turns into a choice of one.",
+            _SCALE,
+        ),
+        Misconception(
+            _ScaledByTheModel,
+            "the scores are divided by √C, the root of the model's size",
+            "A score is a product of D entries, those of one head.",
+            _HEADS,
+        ),
+        Misconception(
+            zoo.SoftmaxOverQueries,
+            "the softmax runs over the queries instead of the keys",
+            "A query's weights add up to one; a key has nothing to share out.",
+            _ROLES,
+        ),
+        Misconception(
+            zoo.InvertedMask,
+            "the mask is read the other way round",
+            "Here True means: may be looked at. In nn.MultiheadAttention it means the opposite.",
+            _MASKS,
+        ),
+        Misconception(
+            zoo.MaskAfterSoftmax,
+            "the mask is multiplied in after the softmax",
+            "What is hidden has already taken its share of the weights.",
+            _MASKS,
+        ),
+        Misconception(
+            zoo.MaskOfAnotherSentence,
+            "the mask is repeated for the heads in the wrong order",
+            "A sentence then gets the padding of another. With (B, 1, 1, S) nothing need be repeated.",
+            _HEADS,
+        ),
+        Misconception(
+            zoo.CausalOffByOne,
+            "the causal mask begins one diagonal too high",
+            "Each word then sees the one after it.",
+            _USES,
+        ),
+        Misconception(
+            zoo.CausalWhileTraining,
+            "the future is hidden in training mode only",
+            "What is measured in evaluation then comes from a layer that reads ahead.",
+            _USES,
+        ),
+        Misconception(
+            _Unfilled,
+            "nothing is done about a query that may look at nothing",
+            "Its softmax is 0/0, and NaN spreads. Its heads find zeros.",
+            _MASKS,
+        ),
+    ],
+    hints=[
+        "Project, split, attend, merge, project. To split: x.unflatten(-1, (H, -1)).transpose(1, 2).",
+        "The scores are (B, H, T, S), so a mask (B, 1, 1, S) broadcasts. If causal, hide the future too, by tril.",
+        "To merge: out.transpose(1, 2).flatten(2). Rows of weights without any True in the mask are filled with zeros.",
+    ],
+)
+
+
+# Query heads that share heads of keys and values.
+
+
+def _grouped_cases(draw: Inputs) -> Iterator[Case]:
+    groups, share, size = draw.whole(2, 3), draw.whole(2, 3), draw.whole(4, 8)
+    batch, queries, keys = draw.whole(2, 3), draw.whole(2, 4), draw.whole(5, 7)
+    q, mask = draw.normal(batch, groups * share, queries, size), draw.mask(batch, 1, queries, keys)
+    k, v = draw.normal(batch, groups, keys, size), draw.normal(batch, groups, keys, size + 1)
+    every = torch.ones_like(mask)
+    yield Case(f"{groups * share} heads that share {groups}, nothing hidden", (q, k, v, every))
+    yield Case(f"{groups * share} heads that share {groups}, with a mask", (q, k, v, mask))
+    yield Case("multi-query attention", (q, k[:, :1], v[:, :1], mask), edge=True)
+    yield Case("as many heads of keys as of queries", (q[:, :groups], k, v, mask), edge=True)
+    hidden = mask & (torch.arange(queries) > 0)[:, None]
+    yield Case("a query that may look at nothing", (q, k, v, hidden), edge=True)
+
+
+def _in_turn(q: Tensor, x: Tensor) -> Tensor:
+    """Keys or values for the heads 0, 1, …, 0, 1, … instead of 0, 0, …, 1, 1, …"""
+    return x.repeat(1, q.shape[1] // x.shape[1], 1, 1)
+
+
+def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float | None = None) -> Tensor:
+    return attention(q, k, v, mask=mask, scale=scale)
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT / math.sqrt(q.shape[-1])
+
+
+def _values(q: Tensor, v: Tensor) -> Tensor:
+    return v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+
+
+grouped_attention = Check(
+    "grouped_attention",
+    answer=_grouped,
+    cases=_grouped_cases,
+    misconceptions=[
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, _in_turn(q, k), _in_turn(q, v), mask),
+            "the query heads take the heads of keys in turn",
+            "A group is H / G query heads side by side: repeat_interleave, not repeat.",
+            _FEWER,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, _values(q, k), _in_turn(q, v), mask),
+            "keys and values are repeated in different orders",
+            "A head then weighs the values of one group by the keys of another.",
+            _FEWER,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, k[:, :1], v[:, :1], mask),
+            "all heads read the first head of keys and values",
+            "That is multi-query attention, G = 1.",
+            _FEWER,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, k.mean(1, keepdim=True), v.mean(1, keepdim=True), mask),
+            "the heads of keys and values are averaged",
+            "Each group reads its own.",
+            _FEWER,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q[:, : k.shape[1]], k, v, mask),
+            "only as many query heads answer as there are heads of keys",
+            "All H of them ask. What they share are the keys and values.",
+            _FEWER,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, k, v, mask, scale=1.0),
+            "the scores are not divided by √D",
+            "They grow with the size of the heads, and the softmax turns into a choice of one.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _grouped(q, k, v, ~mask),
+            "the mask is read the other way round",
+            "Here True means: may be looked at.",
+            _MASKS,
+        ),
+        Misconception(
+            lambda q, k, v, mask: (_scores(q, k).softmax(-1) * mask) @ _values(q, v),
+            "the mask is multiplied in after the softmax",
+            "What is hidden has already taken its share of the weights.",
+            _MASKS,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-1) @ _values(q, v),
+            "nothing is done about a query that may look at nothing",
+            "Its softmax is 0/0, and NaN spreads. Such a query gets zeros.",
+            _MASKS,
+        ),
+    ],
+    hints=[
+        "With 6 query heads and 2 of keys, heads 0, 1, 2 read the first and heads 3, 4, 5 the second.",
+        "k.repeat_interleave(q.shape[1] // k.shape[1], dim=1) gives each query head its keys. The same for the values.",
+    ],
+)

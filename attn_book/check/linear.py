@@ -1,0 +1,276 @@
+"""Checks of chapter 7: features from a series, a state that fades, a state that is read on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+
+_PAGE = "chapters/07_linear"
+_BRACKETS = (_PAGE, "Move the brackets")
+_OTHER = (_PAGE, "Another attention")
+_STATE = (_PAGE, "A recurrent network")
+
+
+# Features whose product is a parabola.
+
+
+def _series_cases(draw: Inputs) -> Iterator[Case]:
+    size = draw.whole(3, 6)
+    for name, shape in (("vectors", (draw.whole(3, 5), size)), ("several heads", (2, draw.whole(3, 5), size))):
+        yield Case(name, (draw.normal(*shape), draw.normal(*shape)))
+    yield Case("vectors of one entry", (draw.normal(4, 1), draw.normal(5, 1)), edge=True)
+    yield Case("vectors of zeros", (torch.zeros(2, size), draw.normal(3, size)), edge=True)
+
+
+def _products(features: Callable[[Tensor], Tensor], q: Tensor, k: Tensor) -> Tensor:
+    """The kernel of all pairs, so that features may come in any order."""
+    return features(q) @ features(k).mT
+
+
+def _series(x: Tensor, *, constant: float = 1.0, linear: float = 1.0, square: float = math.sqrt(0.5)) -> Tensor:
+    squares = (x[..., :, None] * x[..., None, :]).flatten(-2)
+    return torch.cat([constant * torch.ones_like(x[..., :1]), linear * x, square * squares], -1)
+
+
+series = Check(
+    "series",
+    answer=_series,
+    cases=_series_cases,
+    use=_products,
+    misconceptions=[
+        Misconception(
+            lambda x: _series(x, square=1.0),
+            "the products of two entries are not divided by √2",
+            "Without it the kernel is 1 + x + x².",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda x: _series(x, square=0.5),
+            "the products of two entries are divided by 2 instead of √2",
+            "Query and key both bring the factor, so it counts squared: a quarter instead of a half.",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda x: torch.cat([torch.ones_like(x[..., :1]), x, x**2 / math.sqrt(2)], -1),
+            "each entry is only multiplied by itself",
+            "(q·k)² has the mixed products too: all pairs of entries, D² of them.",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda x: _series(x, constant=0.0),
+            "the constant 1 is missing",
+            "It is a feature as well: the same for every vector.",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda x: _series(x, linear=0.0),
+            "the entries themselves are missing",
+            "They make the middle term, q·k.",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda x: _series(x / x.shape[-1] ** 0.25),
+            "the vectors are divided by the fourth root of D first",
+            "That is right where √D belongs to the score. Here the kernel of q·k itself was asked for.",
+            _OTHER,
+        ),
+    ],
+    hints=[
+        "(q·k)² is the sum over a and b of (q_a q_b)(k_a k_b): a product of features, one for each pair (a, b).",
+        "The factor 1/2 must be shared between query and key: 1/√2 for each.",
+        "torch.cat([ones, x, squares / √2], −1), with squares = (x[..., :, None] * x[..., None, :]).flatten(−2).",
+    ],
+)
+
+
+# A state that fades, in chunks.
+
+
+def _decay_cases(draw: Inputs) -> Iterator[Case]:
+    size, chunk = draw.whole(3, 5), draw.whole(4, 6)
+    for name, words in (("three chunks", 3 * chunk), ("a last chunk that is shorter", 4 * chunk + 2)):
+        yield Case(name, (*_words(draw, words, size), 0.7 + 0.2 * float(draw.uniform()), chunk))
+    q, k, v = _words(draw, 3 * chunk, size)
+    yield Case("a state that does not fade", (q, k, v, 1.0, chunk), edge=True)
+    yield Case("chunks of one word", (q, k, v, 0.8, 1), edge=True)
+    yield Case("one long chunk and a state that fades fast", (*_words(draw, 300, size), 0.5, 400), edge=True)
+
+
+def _words(draw: Inputs, words: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    return draw.normal(words, size), draw.normal(words, size), draw.normal(words, size + 1)
+
+
+def _chunked(  # type: ignore[no-untyped-def]
+    q: Tensor, k: Tensor, v: Tensor, gamma: float, size: int, *, late=0, forget=1.0, mask=None, old=1.0, left=1
+) -> Tensor:
+    """Right as it stands; each option is a way to get one factor wrong."""
+    state, outputs = torch.zeros(k.shape[1], v.shape[1]), []
+    for a, b, c in zip(q.split(size), k.split(size), v.split(size), strict=True):
+        steps = torch.arange(1, len(a) + 1)[:, None]
+        inside = (mask or _fading)(steps, gamma)
+        outputs.append(old * gamma ** (steps - late) * (a @ state) + (a @ b.T * inside) @ c)
+        faded = gamma ** (left * (len(a) - steps))
+        state = (gamma ** len(a)) ** forget * state + (faded * b).T @ c
+    return torch.cat(outputs)
+
+
+def _fading(steps: Tensor, gamma: float) -> Tensor:
+    apart = steps - steps.T
+    return torch.where(apart >= 0, gamma ** apart.clamp(min=0), 0.0)
+
+
+by_chunks = Check(
+    "by_chunks",
+    answer=_chunked,
+    cases=_decay_cases,
+    misconceptions=[
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, old=0.0),
+            "a chunk does not read the state that enters it",
+            "Then each chunk is a text of its own, and nothing is handed on.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, late=1),
+            "the state that enters reaches the first word of a chunk without fading",
+            "It fades once with every word, and with the first one too: by γ to the power of i, from 1.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, forget=0.0),
+            "the old state does not fade while a chunk is read",
+            "A chunk of n words shrinks it by γⁿ.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, left=0),
+            "the words of a chunk enter the state without fading",
+            "By the end of the chunk each has faded once for every word after it.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(
+                q, k, v, gamma, size, mask=lambda steps, gamma: (steps >= steps.T).float()
+            ),
+            "within a chunk nothing fades",
+            "The mask holds γ to the power of i − j where it held ones.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(
+                q, k, v, gamma, size, mask=lambda steps, gamma: gamma ** (steps - steps.T).abs()
+            ),
+            "within a chunk words read later words too",
+            "A state holds what came before: where j is later than i, the mask is 0.",
+            _STATE,
+        ),
+        Misconception(
+            lambda q, k, v, gamma, size: _chunked(
+                q, k, v, gamma, size, mask=lambda steps, gamma: (gamma**steps * gamma ** -steps.T.float()).tril()
+            ),
+            "the mask is made as γ to the power of i times γ to the power of −j",
+            "In a long chunk one factor overflows while the other vanishes. Subtract the exponents first.",
+            _STATE,
+        ),
+    ],
+    hints=[
+        "Two parts for each word: from the state that enters the chunk, and from the words of the chunk so far.",
+        "Word i of a chunk (from 1) reads γⁱ (q · S); within the chunk word j reaches it with γ^(i − j).",
+        "After a chunk of n words: S becomes γⁿ S plus the sum of γ^(n − j) k_j v_jᵀ.",
+    ],
+)
+
+
+# Linear attention that goes on from a state.
+
+
+def _state_cases(draw: Inputs) -> Iterator[Case]:
+    words, features, size = draw.whole(4, 6), draw.whole(3, 5), draw.whole(2, 4)
+    by_query, by_key = 0.2 + draw.uniform(words, features), 0.2 + draw.uniform(words, features)
+    v, before = draw.normal(words, size), 0.2 + draw.uniform(9, features)
+    state = before.T @ draw.normal(9, size), before.sum(0)
+    fresh = torch.zeros(features, size), torch.zeros(features)
+    yield Case("a text from its beginning", (by_query, by_key, v, *fresh))
+    yield Case("a text that goes on", (by_query, by_key, v, *state))
+    yield Case("a single word that goes on", (by_query[:1], by_key[:1], v[:1], *state), edge=True)
+    yield Case("a single word at the beginning", (by_query[:1], by_key[:1], v[:1], *fresh), edge=True)
+
+
+_Read = tuple[Tensor, Tensor, Tensor]
+
+
+def _read(by_query: Tensor, by_key: Tensor, v: Tensor, S: Tensor, z: Tensor, *, own: bool = True) -> _Read:
+    mask = torch.ones(len(v), len(v)).tril(0 if own else -1)
+    kernel = by_query @ by_key.T * mask
+    total = kernel.sum(1) + by_query @ z
+    return (kernel @ v + by_query @ S) / total[:, None], S + by_key.T @ v, z + by_key.sum(0)
+
+
+def _all_at_once(by_query: Tensor, by_key: Tensor, v: Tensor, S: Tensor, z: Tensor) -> _Read:
+    S, z = S + by_key.T @ v, z + by_key.sum(0)
+    return by_query @ S / (by_query @ z)[:, None], S, z
+
+
+def _undivided(by_query: Tensor, by_key: Tensor, v: Tensor, S: Tensor, z: Tensor) -> _Read:
+    return (by_query @ by_key.T).tril() @ v + by_query @ S, S + by_key.T @ v, z + by_key.sum(0)
+
+
+read_on = Check(
+    "read_on",
+    answer=_read,
+    cases=_state_cases,
+    misconceptions=[
+        Misconception(
+            lambda a, b, v, S, z: _read(a, b, v, S, z, own=False),
+            "a word reads the state before its own key has been added",
+            "A word sees itself, as under a causal mask; the first one would else have nothing to read.",
+            _STATE,
+        ),
+        Misconception(
+            _all_at_once,
+            "all keys are added before the first word reads",
+            "Then every word reads the whole text, later words included.",
+            _STATE,
+        ),
+        Misconception(
+            lambda a, b, v, S, z: _read(a, b, v, torch.zeros_like(S), torch.zeros_like(z)),
+            "the state that is given is not used",
+            "It holds everything that was read before.",
+            _STATE,
+        ),
+        Misconception(
+            lambda a, b, v, S, z: _read(a, b, v, S, torch.zeros_like(z)),
+            "z starts at zero instead of where it was left",
+            "S and z belong together: what was added to one was added to the other.",
+            _STATE,
+        ),
+        Misconception(
+            _undivided,
+            "the outputs are not divided",
+            "The weights of a query must add up to one: divide by its product with z.",
+            _BRACKETS,
+        ),
+        Misconception(
+            lambda a, b, v, S, z: (_read(a, b, v, S, z)[0], S, z),
+            "the old state is handed back",
+            "Whoever goes on from it would miss these words.",
+            _STATE,
+        ),
+        Misconception(
+            lambda a, b, v, S, z: (_read(a, b, v, S, z)[0], b.T @ v, b.sum(0)),
+            "the state that is handed back holds these words alone",
+            "It must hold what was there before as well.",
+            _STATE,
+        ),
+    ],
+    hints=[
+        "Word by word: add to S and z, then read. torch.outer(key, value) is what a word adds to S.",
+        "The output of a word is (query @ S) / (query @ z).",
+        "S = S + … makes a new tensor; S += … would change the caller's.",
+    ],
+)

@@ -1,0 +1,253 @@
+"""Checks of chapter 1: weights of a kernel, a thermostat, the first attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+from attn_core.mechanisms.dense import attention as right_attention
+
+_PAGE = "chapters/01_attention_pooling"
+_AVERAGE = (_PAGE, "From the average to a weighted average")
+_MASKS = (_PAGE, "What may not be looked at")
+_SCALE = (_PAGE, "Why divide by √d?")
+_ROLES = (_PAGE, "Queries, keys and values")
+
+
+# Edge weights: the kernel max(0, 1 − u²).
+
+
+def _edge_cases(draw: Inputs) -> Iterator[Case]:
+    for width in (3.0, 8.0):
+        queries, keys = draw.whole(2, 6), draw.whole(7, 12)
+        # Keys a step apart and queries among them: somebody is always near.
+        near = torch.arange(keys) + 0.5 * draw.uniform(keys)
+        yield Case(
+            f"{queries} queries, {keys} keys, width {width:g}", ((keys - 1) * draw.uniform(queries), near, width)
+        )
+    yield Case("a single key", (0.5 * draw.uniform(3), torch.zeros(1), 1.0), edge=True)
+
+
+def _bump(queries: Tensor, keys: Tensor, width: float) -> Tensor:
+    return (1 - ((queries[:, None] - keys) / width) ** 2).clamp(min=0)
+
+
+def _share(bump: Tensor, axis: int = -1) -> Tensor:
+    return bump / bump.sum(axis, keepdim=True)
+
+
+edge_weights = Check(
+    "edge_weights",
+    answer=lambda queries, keys, width: _share(_bump(queries, keys, width)),
+    cases=_edge_cases,
+    misconceptions=[
+        Misconception(
+            _bump,
+            "the kernel is not divided by its sum over the keys",
+            "The weights of a query must add up to one, or the estimate is no mean.",
+            _AVERAGE,
+        ),
+        Misconception(
+            lambda queries, keys, width: _share(_bump(queries, keys, width), 0),
+            "the sum for the division runs over the queries instead of the keys",
+            "Then each key has one unit to give away, and a query's weights do not add up to one.",
+            _AVERAGE,
+        ),
+        Misconception(
+            lambda queries, keys, width: _share(1 - ((queries[:, None] - keys) / width) ** 2),
+            "what lies below zero is not cut off",
+            "The parabola goes on below zero: readings far away get negative weights.",
+            _AVERAGE,
+        ),
+        Misconception(
+            lambda queries, keys, width: _share(_bump(queries, keys, width)).mT.contiguous(),
+            "the axes of the result are exchanged",
+            "A row belongs to a query: the shape is (queries, keys).",
+            _ROLES,
+        ),
+        Misconception(
+            lambda queries, keys, width: _share(_bump(queries * width, keys * width, width)),
+            "the distance is not divided by the width",
+            "The width says how far a reading still counts.",
+            _AVERAGE,
+        ),
+        Misconception(
+            lambda queries, keys, width: _share((1 - (queries[:, None] - keys).abs() / width).clamp(min=0)),
+            "the distance is not squared",
+            "That is the triangle 1 − |u|, another kernel.",
+            _AVERAGE,
+        ),
+    ],
+    hints=[
+        "queries[:, None] - keys holds every distance: one row for each query.",
+        "tensor.clamp(min=0) cuts off what is below zero.",
+        "Divide by the sum over the last axis, with keepdim=True.",
+    ],
+)
+
+
+# The inverse temperature for an entropy.
+
+
+def _entropy(scores: Tensor) -> Tensor:
+    log = scores.log_softmax(-1)
+    return -(log.exp() * log).sum(-1)
+
+
+def _bisect(scores: Tensor, wanted: float, entropy=_entropy) -> float:  # type: ignore[no-untyped-def]
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if entropy(middle * scores).mean() > wanted else (low, middle)
+    return middle
+
+
+def _temperature_cases(draw: Inputs) -> Iterator[Case]:
+    for spread in (1.0, 9.0):
+        keys = draw.whole(8, 20)
+        wanted = math.log(keys) * (0.3 + 0.4 * float(draw.uniform()))
+        yield Case(f"scores of spread {spread:g}", (spread * draw.normal(draw.whole(20, 40), keys), wanted))
+    yield Case("scores of spread 0.1", (0.1 * draw.normal(30, 12), 0.6 * math.log(12)), edge=True)
+
+
+find_beta = Check(
+    "find_beta",
+    answer=_bisect,
+    cases=_temperature_cases,
+    close=1e-3,
+    misconceptions=[
+        Misconception(
+            lambda scores, wanted: 1 / _bisect(scores, wanted),
+            "the temperature is returned instead of its inverse",
+            "β multiplies the scores; the temperature divides them.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda scores, wanted: 100.0,
+            "the search always goes up",
+            "The entropy falls as β grows: if it is still above what is wanted, β is too small.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda scores, wanted: 0.0,
+            "the search always goes down",
+            "The entropy falls as β grows: if it is below what is wanted, β is too large, and only then.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda scores, wanted: _bisect(scores, wanted / math.log2(math.e)),
+            "the entropy is measured in bits",
+            "Nats were asked for: use the natural logarithm.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda scores, wanted: _bisect(scores[:1], wanted),
+            "only the first row's entropy is looked at",
+            "What is wanted is the mean over all rows.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda scores, wanted: _bisect(scores, wanted, lambda x: _entropy(x.mT)),
+            "the softmax runs over the queries instead of the keys",
+            "Each row has an entropy: softmax over the last axis.",
+            _SCALE,
+        ),
+    ],
+    hints=[
+        "At β = 0 all weights are equal, and the entropy is ln S; as β grows it falls towards 0.",
+        "Keep a low and a high β. Try the middle: too much entropy means that the middle becomes the new low.",
+        "Use log_softmax for the entropy: the logarithm of a weight of 0 is −∞.",
+    ],
+)
+
+
+# The first attention.
+
+
+def _attention_cases(draw: Inputs) -> Iterator[Case]:
+    batch, queries, keys, size = draw.whole(2, 3), draw.whole(2, 4), draw.whole(5, 7), draw.whole(8, 12)
+    q, k, v = (
+        draw.normal(batch, queries, size),
+        draw.normal(batch, keys, size),
+        draw.normal(batch, keys, draw.whole(3, 6)),
+    )
+    every = torch.ones(batch, queries, keys, dtype=torch.bool)
+    mask = draw.mask(batch, queries, keys)
+    yield Case("inputs with nothing hidden", (q, k, v, every))
+    yield Case("inputs with a mask", (q, k, v, mask))
+    yield Case("a query that may look at nothing", (q, k, v, mask & (torch.arange(queries) > 0)[:, None]), edge=True)
+    yield Case("large scores", (20 * q, 20 * k, v, mask), edge=True)
+
+
+def _mixed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float | None = None) -> Tensor:
+    return right_attention(q[:, None], k[:, None], v[:, None], mask=mask[:, None], scale=scale)[:, 0]
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+attention = Check(
+    "attention",
+    answer=_mixed,
+    cases=_attention_cases,
+    misconceptions=[
+        Misconception(
+            lambda q, k, v, mask: _mixed(q, k, v, mask, scale=1.0),
+            "the scores are not divided by √d",
+            "They grow with the size of the vectors, and the softmax turns into a choice of one.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _mixed(q, k, v, mask, scale=1 / q.shape[-1]),
+            "the scores are divided by d, not by its root",
+            "The variance of a product of d entries is d; its spread is √d.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _mixed(q, k, v, mask, scale=1 / math.sqrt(k.shape[-2])),
+            "the scores are divided by the root of the number of keys",
+            "d is the size of a query, its last axis.",
+            _SCALE,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _mixed(q, k, v, ~mask),
+            "the mask is read the other way round",
+            "Here True means: may be looked at.",
+            _MASKS,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-2).nan_to_num(0.0) @ v,
+            "the softmax runs over the queries instead of the keys",
+            "A query's weights add up to one; a key has nothing to share out.",
+            _ROLES,
+        ),
+        Misconception(
+            lambda q, k, v, mask: (_scores(q, k).softmax(-1) * mask) @ v,
+            "the mask is multiplied in after the softmax",
+            "What is hidden has already taken its share of the weights.",
+            _MASKS,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -1e6).softmax(-1) @ v,
+            "hidden scores are set to a large negative number, such as −10⁶",
+            "A query that may look at nothing then gets the mean of all values, hidden ones included.",
+            _MASKS,
+        ),
+        Misconception(
+            lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-1) @ v,
+            "nothing is done about a query that may look at nothing",
+            "Its softmax is 0/0, and NaN spreads. Such a query gets zeros.",
+            _MASKS,
+        ),
+    ],
+    hints=[
+        "Scores, weights, a mean: (B, T, d) times (B, d, S) gives (B, T, S); times (B, S, dv) it gives (B, T, dv).",
+        "q @ k.mT / math.sqrt(q.shape[-1]), and hidden scores filled with −∞ before the softmax over the last axis.",
+        "A row without any True needs harmless scores, such as 0, before the softmax, and zeros after it.",
+    ],
+)

@@ -1,0 +1,90 @@
+"""Check of chapter 5: how much more often two words meet than by chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attn_book.check.exercise import Case, Check, Inputs, Misconception
+
+_VECTORS = ("chapters/05_transformer", "Word vectors: trained, frozen, pretrained")
+
+
+def _cases(draw: Inputs) -> Iterator[Case]:
+    for words in (draw.whole(4, 6), draw.whole(7, 9)):
+        counts = draw.ids(6, words, words).float() * (draw.uniform(words, words) < 0.6) + torch.eye(words)
+        yield Case(f"symmetric counts of {words} words", (counts + counts.T,))
+    lopsided = counts.index_add(0, torch.tensor([0]), 5 + draw.ids(9, 1, words).float())
+    yield Case("counts that are not symmetric", (lopsided,), edge=True)
+    known = (torch.arange(words) > 0).float()
+    yield Case("a word that never came", ((counts + counts.T) * known * known[:, None],), edge=True)
+
+
+def _by_chance(counts: Tensor) -> Tensor:
+    return counts.sum(1, keepdim=True) * counts.sum(0) / counts.sum()
+
+
+def _ratio(counts: Tensor) -> Tensor:
+    return (counts / _by_chance(counts)).nan_to_num(0.0)
+
+
+def _cut(logs: Tensor) -> Tensor:
+    return logs.nan_to_num(0.0, neginf=0.0).clamp(min=0)
+
+
+ppmi = Check(
+    "ppmi",
+    answer=lambda n: _cut(_ratio(n).log()),
+    cases=_cases,
+    misconceptions=[
+        Misconception(
+            lambda n: _ratio(n).log().nan_to_num(0.0, neginf=0.0),
+            "what lies below 0 is not cut off",
+            "Pairs that come less often than by chance get 0, like those that never come.",
+            _VECTORS,
+        ),
+        Misconception(
+            _ratio,
+            "no logarithm is taken",
+            "The ratio to chance is 1 where chance explains all; its logarithm is 0 there.",
+            _VECTORS,
+        ),
+        Misconception(
+            lambda n: _cut(_ratio(n).log() / math.log(2)),
+            "the logarithm is to base 2",
+            "The formula has the natural one. The two differ by a factor.",
+            _VECTORS,
+        ),
+        Misconception(
+            lambda n: _cut((_ratio(n) / n.sum()).log()),
+            "the total n is left out of the numerator",
+            "Counts are then compared with counts squared, and next to nothing is left above 0.",
+            _VECTORS,
+        ),
+        Misconception(
+            lambda n: _cut(_ratio(n + 1).log()),
+            "1 is added to every count",
+            "It keeps the logarithm from 0, but it also makes rare pairs look like chance. Cut at 0 instead.",
+            _VECTORS,
+        ),
+        Misconception(
+            lambda n: _cut((n * n.sum() / n.sum(1, keepdim=True) / n.sum(1)).log()),
+            "both sums run over the second word",
+            "n(w) is a sum over the second word, n(c) one over the first. In symmetric counts nobody notices.",
+            _VECTORS,
+        ),
+        Misconception(
+            lambda n: (n / _by_chance(n)).log().clamp(min=0),
+            "nothing is done about a word that never came",
+            "Its counts are 0/0, which is NaN, and one NaN spoils all singular vectors.",
+            _VECTORS,
+        ),
+    ],
+    hints=[
+        "n.sum(1, keepdim=True) * n.sum(0) / n.sum() is what chance alone would give.",
+        "The logarithm of 0 is −∞, which clamp(min=0) makes 0. But 0/0 is NaN: nan_to_num.",
+    ],
+)

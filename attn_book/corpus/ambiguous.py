@@ -1,0 +1,259 @@
+"""Words that need their paragraph: English homographs with two French translations, told apart by another sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from attn_book.corpus.clauses import write
+from attn_book.corpus.grammar import stream
+from attn_book.corpus.lexicon import NOUNS, Noun
+from attn_book.corpus.morphology import conjugate, english_ed, english_s, french_plural
+from attn_book.corpus.paragraphs import VERBS, Paragraph, check_sizes
+from attn_book.corpus.phrase_sampler import adjectives_of, nouns_of
+from attn_book.corpus.tree import Clause, NounPhrase, Place, Pronoun, Sentence
+from attn_book.corpus.verbs import BE, Verb
+
+# surrounding | places that tell it: preposition noun; nouns that the lexicon has not: english/french/gender
+SURROUNDINGS_TABLE = """
+water | near river, near lake, near bridge, near waterfall/cascade/f
+sea | at beach/plage/f, at harbour/port/m, near ocean/océan/m, near lighthouse/phare/m
+forest | in forest, near tree, near cave/grotte/f, in wood/bois/m
+garden | in garden, in park, near lawn/pelouse/f, in orchard/verger/m
+farm | at farm/ferme/f, near stable/étable/f, in field/champ/m, near barn/grange/f
+town | in town, at market, in shop, at bakery/boulangerie/f
+travel | at station, at airport/aéroport/m, at hotel/hôtel/m, at border/frontière/f
+home | in house, in kitchen/cuisine/f, in bedroom/chambre/f, in attic/grenier/m
+workshop | in workshop/atelier/m, in garage/garage/m, in warehouse/entrepôt/m, at sawmill/scierie/f
+school | at school, at library/bibliothèque/f, at university/université/f, in classroom/classe/f
+hospital | at hospital, at clinic/clinique/f, at pharmacy/pharmacie/f, in ambulance/ambulance/f
+castle | in castle, at palace/palais/m, in tower/tour/f, near dungeon/donjon/m
+stadium | at stadium/stade/m, at gymnasium/gymnase/m, in arena/arène/f, at tournament/tournoi/m
+theatre | at theatre/théâtre/m, at opera/opéra/m, at concert/concert/m, at ballet/ballet/m
+"""
+# word | French of one sense, gender, its surroundings | the other sense
+SENSES_TABLE = """
+bank | banque f town | rive f water
+lock | écluse f water | serrure f home
+seal | phoque m sea | sceau m castle
+palm | paume f hospital | palmier m sea
+scale | balance f town | écaille f sea
+bat | chauve-souris f forest | batte f stadium
+match | allumette f home | match m stadium
+coach | entraîneur m stadium | autocar m travel
+pitcher | cruche f home | lanceur m stadium
+ring | bague f town | ring m stadium
+bar | barre f stadium | bar m town
+plant | usine f town | plante f garden
+pen | stylo m school | enclos m farm
+ruler | souverain m castle | règle f school
+pupil | pupille f hospital | élève m school
+board | tableau m school | planche f workshop
+sheet | drap m home | feuille f school
+bow | archet m theatre | arc m forest
+horn | corne f farm | cor m theatre
+calf | mollet m hospital | veau m farm
+bill | facture f town | bec m farm
+trunk | malle f travel | tronc m forest
+spring | ressort m workshop | source f forest
+file | dossier m hospital | lime f workshop
+nail | clou m workshop | ongle m hospital
+counter | comptoir m town | compteur m workshop
+fan | admirateur m theatre | ventilateur m home
+organ | orgue m theatre | organe m hospital
+"""
+NOTICING = (
+    "draw/drew dessiner",
+    "notice remarquer",
+    "mention mentionner",
+    "photograph photographier",
+    "admire admirer",
+)
+"""What one may do to anything, whichever sense it has, beside seeing it and looking at it."""
+FILLERS = ("sleep", "work", "sing", "laugh", "play", "walk", "eat", "drink", "read", "wear", "wash")
+HE, SHE = ("man", "boy", "king"), ("woman", "girl", "queen", "princess", "lady")
+"""The nouns that a pronoun may stand for: English must know its gender too."""
+KINDS = ("plain", "negated", "bound")
+
+
+@dataclass(frozen=True)
+class Sense:
+    """One meaning of a word: its noun, and the places (preposition, noun) of which one tells it."""
+
+    noun: Noun
+    places: tuple[tuple[str, Noun], ...]
+
+
+@dataclass(frozen=True)
+class AmbiguousWord:
+    """A paragraph with a word in it that has two senses, and which it is.
+
+    `word` is English; `position` its index in `paragraph.source`, `sentence` the number of its sentence; `sense` 0 or 1
+    as in `SENSES[word]`, `translation` its French noun. `deciding` is the number of the sentence that tells the sense.
+    `kind` is "plain": only the place of the right sense is in the paragraph, beside places that tell neither sense;
+    "negated": the place of the other sense is there too, and denied; "bound": it is there too, and somebody else is
+    there, not the one who sees the word's thing.
+    """
+
+    paragraph: Paragraph
+    word: str
+    sense: int
+    translation: str
+    sentence: int
+    position: int
+    deciding: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class AmbiguousCorpus:
+    """Examples by twos, who share every sentence but those that tell the sense, and have the two senses."""
+
+    train: tuple[AmbiguousWord, ...]
+    valid: tuple[AmbiguousWord, ...]
+    test: tuple[AmbiguousWord, ...]
+
+
+def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_200, seed: int = 0) -> AmbiguousCorpus:
+    """Write so many examples of 3 to 6 sentences for each part, the same for the same seed.
+
+    Examples 2i and 2i + 1 are twins with the same sentence around the word and opposite senses, so that sentence alone
+    is right half the time. The twins of the kinds "negated" and "bound" have the same words in all: there a bag of
+    words of the whole paragraph is right half the time too. The kinds come in turn; the deciding sentence stands before
+    the word's or after it, one to five sentences away. No paragraph is there twice. A part's size changes no part
+    before it, and a smaller part is the beginning of a larger one.
+
+    Raises: ValueError for a size that is not an even integer of 0 or more, or a seed that is not an integer of 0 or
+    more.
+    """
+    sizes = {"train": train, "valid": valid, "test": test}
+    check_sizes(sizes, even=True)
+    check_sizes({"seed": seed})
+    seen: set[tuple[str, ...]] = set()
+    parts = {}
+    for part, size in sizes.items():
+        random = stream(f"ambiguous {part}", seed)
+        chosen: list[AmbiguousWord] = []
+        while len(chosen) < size:
+            twins = _twins(random, KINDS[len(chosen) // 2 % len(KINDS)])
+            if not any(one.paragraph.source in seen for one in twins):
+                seen.update(one.paragraph.source for one in twins)
+                chosen.extend(twins)
+        parts[part] = tuple(chosen)
+    return AmbiguousCorpus(**parts)
+
+
+def _noun(english: str, french: str, gender: str) -> Noun:
+    return Noun((english, english_s(english)), (french, french_plural(french)), gender, frozenset())
+
+
+def _place(text: str) -> tuple[str, Noun]:
+    preposition, word = text.split()
+    english, *french = word.split("/")
+    return preposition, _noun(english, *french) if french else NOUNS[english]
+
+
+def _verb(text: str) -> Verb:
+    english, infinitive = text.split()
+    base, _, past = english.partition("/")
+    return Verb(base, english_s(base), past or english_ed(base), "", infinitive, *conjugate(infinitive))
+
+
+SURROUNDINGS = {
+    name.strip(): tuple(_place(text) for text in places.split(","))
+    for name, places in (row.split("|") for row in SURROUNDINGS_TABLE.strip().splitlines())
+}
+
+
+def _senses() -> dict[str, tuple[Sense, Sense]]:
+    senses = {}
+    for row in SENSES_TABLE.strip().splitlines():
+        word, *columns = (column.split() for column in row.split("|"))
+        one, two = (Sense(_noun(word[0], french, gender), SURROUNDINGS[name]) for french, gender, name in columns)
+        senses[word[0]] = (one, two)
+    return senses
+
+
+SENSES = _senses()
+ACTS = (VERBS["see"], VERBS["look-at"], *(_verb(text) for text in NOTICING))
+
+
+def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
+    """Two paragraphs that differ in the places alone; whatever else is drawn, is drawn once for both."""
+    word, tense = random.choice(tuple(SENSES)), random.choice(("present", "past"))
+    places = [_at(random, sense) for sense in SENSES[word]]
+    people = [noun for noun in nouns_of(("person",)) if "kin" not in noun.classes]
+    who = random.choice(people)
+    others = people if random.random() < 0.6 else nouns_of(("animal",))
+    other = random.choice([noun for noun in others if noun is not who])
+    count = random.randint(3, 6)
+    distance = random.randrange(1, count)
+    first = random.randrange(count - distance)
+    sentence, deciding = random.sample((first, first + distance), 2)
+    third = random.choice([number for number in range(count) if number not in (sentence, deciding)])
+    if kind != "plain" and random.random() < 0.5:  # so that the nearer place is as often the wrong one
+        deciding, third = third, deciding
+    lines: list[tuple[Clause, ...]] = []
+    known: set[Noun] = set()
+
+    def subject(noun: Noun) -> NounPhrase | Pronoun:
+        pronoun, rival = _pronoun(noun), other if noun is who else who
+        clear = "animal" in rival.classes or _pronoun(rival) not in ("", pronoun)  # the sailor may be meant by "he"
+        if noun in known and pronoun and clear and random.random() < 0.5:
+            return Pronoun(pronoun)
+        fitting = () if noun in known or random.random() < 0.7 else adjectives_of(noun, False)
+        known.add(noun)
+        return NounPhrase("the", noun, adjectives=(random.choice(fitting),) if fitting else ())
+
+    for number in range(count):
+        if number == sentence:
+            actor, act, determiner = subject(who), random.choice(ACTS), random.choice(("the", "the", "this"))
+            things = [NounPhrase(determiner, sense.noun) for sense in SENSES[word]]
+            lines.append(tuple(Clause(actor, act, thing, tense=tense) for thing in things))
+        elif number == deciding:
+            actor = subject(who)
+            lines.append(tuple(Clause(actor, BE, predicate=place, tense=tense) for place in places))
+        elif number == third and kind != "plain":
+            actor, negation = (subject(who), "not") if kind == "negated" else (subject(other), "")
+            swapped = places[::-1]
+            lines.append(tuple(Clause(actor, BE, predicate=p, tense=tense, negation=negation) for p in swapped))
+        elif number == third or random.random() < 0.4:
+            place = _at(random, random.choice(_elsewhere(word)))
+            actor = subject(random.choice(nouns_of(("animal",))))
+            lines.append((Clause(actor, BE, predicate=place, tense=tense),) * 2)
+        else:
+            lines.append((_filler(random, subject(random.choice((who, other))), tense),) * 2)
+    return _told(lines, word, 0, sentence, deciding, kind), _told(lines, word, 1, sentence, deciding, kind)
+
+
+def _told(
+    lines: list[tuple[Clause, ...]], word: str, sense: int, sentence: int, deciding: int, kind: str
+) -> AmbiguousWord:
+    pairs = tuple(write(Sentence(twins[sense])) for twins in lines)
+    position = sum(len(pair.source) for pair in pairs[:sentence]) + pairs[sentence].source.index(word)
+    french = SENSES[word][sense].noun.french[0]
+    return AmbiguousWord(Paragraph(pairs), word, sense, french, sentence, position, deciding, kind)
+
+
+def _at(random: Random, sense: Sense) -> Place:
+    preposition, noun = random.choice(sense.places)
+    return Place(preposition, NounPhrase("the", noun))
+
+
+def _elsewhere(word: str) -> list[Sense]:
+    """The senses of other words whose places tell nothing about this one."""
+    mine = [sense.places for sense in SENSES[word]]
+    return [sense for pair in SENSES.values() for sense in pair if sense.places not in mine]
+
+
+def _pronoun(noun: Noun) -> str:
+    name = noun.english[0]
+    return "he" if name in HE else "she" if name in SHE else ""
+
+
+def _filler(random: Random, subject: NounPhrase | Pronoun, tense: str) -> Clause:
+    """What somebody does anywhere."""
+    classes = {"person"} if isinstance(subject, Pronoun) else subject.noun.classes
+    verb = VERBS[random.choice([name for name in FILLERS if not classes.isdisjoint(VERBS[name].subjects)])]
+    thing = NounPhrase("the", random.choice(nouns_of(verb.objects))) if verb.objects else None
+    return Clause(subject, verb, thing, tense=tense)

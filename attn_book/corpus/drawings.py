@@ -1,0 +1,300 @@
+"""Pictures that the project draws itself: coloured shapes on a grid, with a caption and the place of what it names.
+
+In a *scene* the coloured objects are named, from left to right ("a red circle left of a blue square"), and grey ones
+are not. In a *marked* picture all objects are coloured, and the one in a frame is named ("a red circle"). So a caption
+follows from its picture, and each word for a colour or a shape has true regions, which attention can be scored by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attn_book.corpus.shapes import SCALES, SHAPES, tiles
+from attn_core.contract import check_size, is_number, kind
+from attn_core.data.batches import Batch
+from attn_core.data.vocab import Vocab
+
+COLOURS = {
+    "red": (0.84, 0.13, 0.15),
+    "orange": (0.96, 0.55, 0.08),
+    "yellow": (0.95, 0.86, 0.12),
+    "green": (0.13, 0.60, 0.25),
+    "cyan": (0.20, 0.76, 0.82),
+    "blue": (0.13, 0.29, 0.80),
+    "purple": (0.49, 0.18, 0.65),
+    "pink": (0.96, 0.56, 0.76),
+}
+"""Red, green and blue of each colour that has a word, from 0 to 1."""
+
+HELD_PAIRS = tuple((colour, SHAPES[(3 * i + 1) % 8]) for i, colour in enumerate(COLOURS))
+"""Eight pairs to keep out of training, in which each colour and each shape stands once."""
+
+TRAINED_PAIRS = tuple((c, s) for c in COLOURS for s in SHAPES if (c, s) not in HELD_PAIRS)
+
+SIZE = 48
+"""Pixels to a side of every picture."""
+
+CELLS = 4
+"""Cells to a side, each with room for one object."""
+
+_CELL = SIZE // CELLS
+_TILE = _CELL - 2  # the side of an object's own square, which stands anywhere in its cell
+_PAPER, _GREY, _FRAME = 0.95, (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawings:
+    """N pictures, with K named objects in each.
+
+    Shapes: ``images (N, 3, 48, 48)``, float32 from 0 to 1; ``masks (N, K, 48, 48)``, True on each object that is named,
+    in its caption's order; ``colours`` and ``shapes (N, K)``, indices into ``COLOURS`` and ``SHAPES``; the words.
+    """
+
+    images: Tensor
+    masks: Tensor
+    colours: Tensor
+    shapes: Tensor
+    captions: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def boxes(self) -> Tensor:
+        """The box around each named object, ``(N, K, 4)`` in pixels: left, top, right, bottom, the ends past it."""
+        sides = []
+        for axis in (-2, -1):  # first the columns, then the rows, that hold a part of the object
+            held = self.masks.any(axis).int()
+            sides.append((held.argmax(-1), SIZE - held.flip(-1).argmax(-1)))
+        (left, right), (top, bottom) = sides
+        return torch.stack([left, top, right, bottom], -1)
+
+    def links(self, patch_size: int = 8) -> list[frozenset[tuple[int, int]]]:
+        """The true pairs (region, word) of each caption, for regions of ``patch_size`` pixels a side, row by row.
+
+        A word for a colour or a shape is linked to the regions that hold a tenth of its object's surface or more; the
+        other words have no links.
+
+        Raises: ValueError for a ``patch_size`` that does not divide 48.
+        """
+        regions = _regions(patch_size)
+        surface = functional.avg_pool2d(self.masks.float(), patch_size).flatten(2) * patch_size**2
+        true = surface >= surface.sum(-1, keepdim=True) / 10
+        places = [[[r for r in range(regions) if held[r]] for held in picture] for picture in true.tolist()]
+        return [
+            frozenset((region, word) for word, k in _named(caption) for region in places[i][k])
+            for i, caption in enumerate(self.captions)
+        ]
+
+
+def centred(images: Tensor) -> Tensor:
+    """What models are to read of images from 0 to 1, of the same shape: paper becomes 0, black −3.8.
+
+    Left at .95, paper outweighs the little that is drawn on it, and at its rim a convolution's zeros look like ink.
+
+    Raises: ValueError for images that are not floating.
+    """
+    if not isinstance(images, Tensor) or not images.dtype.is_floating_point:
+        raise ValueError(f"images: expected a floating tensor, got {kind(images)}")
+    return (images - _PAPER) / 0.25
+
+
+class DrawingBatches:
+    """Batches of pictures as ``Batches`` gives them of sentences: ``source (B, 3, 48, 48)`` holds ``centred`` images.
+
+    ``source_lengths (B,)`` counts each image's regions of ``patch_size`` pixels a side; the targets are its caption's.
+    With a seed, ``epoch(n)`` is shuffled by (seed, n); without one the pictures come in their order.
+
+    Raises: ValueError for a ``batch_size`` below 1, a ``patch_size`` that does not divide 48, or a seed that is neither
+    None nor an integer of 0 or more.
+    """
+
+    def __init__(
+        self, drawings: Drawings, vocab: Vocab, *, batch_size: int, patch_size: int = 8, seed: int | None = None
+    ) -> None:
+        check_size("batch_size", batch_size)
+        if seed is not None:
+            _check_seed(seed)
+        self.drawings, self.batch_size, self.seed = drawings, batch_size, seed
+        self._regions = _regions(patch_size)
+        words = [torch.tensor([Vocab.BOS, *vocab.encode(caption), Vocab.EOS]) for caption in drawings.captions]
+        self._lengths = torch.tensor([len(ids) - 1 for ids in words])
+        self._targets = torch.nn.utils.rnn.pad_sequence(words, batch_first=True, padding_value=Vocab.PAD)
+
+    def __len__(self) -> int:
+        return -(-len(self.drawings) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.epoch(0)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch; the same for the same seed and number."""
+        order = list(range(len(self.drawings)))
+        if self.seed is not None:
+            Random((self.seed << 32) + number).shuffle(order)
+        return (self._batch(rows) for rows in torch.tensor(order).split(self.batch_size))
+
+    def _batch(self, rows: Tensor) -> Batch:
+        lengths = self._lengths[rows]
+        words = self._targets[rows, : int(lengths.max()) + 1]
+        target_in = words[:, :-1].masked_fill(words[:, :-1] == Vocab.EOS, Vocab.PAD)
+        regions = torch.full((len(rows),), self._regions)
+        return Batch(centred(self.drawings.images[rows]), regions, target_in, words[:, 1:], lengths)
+
+
+def draw_scenes(
+    count: int,
+    *,
+    objects: int = 2,
+    distractors: int = 2,
+    noise: float = 0.05,
+    pairs: Collection[tuple[str, str]] = TRAINED_PAIRS,
+    seed: int = 0,
+) -> Drawings:
+    """So many scenes: coloured ``objects`` that their caption names from left to right, and grey ``distractors``.
+
+    Between neighbours in a caption stands "left of", or where they lie more apart in height than in width, "above" or
+    "below". Colours and shapes come together as in ``pairs``, no pair twice in a picture. ``noise`` is the standard
+    deviation of what is added to each value of each pixel. The same seed draws the same pictures.
+
+    Raises: ValueError for a count or size out of range, more objects than cells or pairs, an unknown pair, or a seed
+    that is not an integer of 0 or more.
+    """
+    return _draw(count, objects, distractors, noise, pairs, seed, marked=False)
+
+
+def draw_marked(
+    count: int,
+    *,
+    objects: int = 4,
+    noise: float = 0.05,
+    pairs: Collection[tuple[str, str]] = TRAINED_PAIRS,
+    seed: int = 0,
+) -> Drawings:
+    """So many pictures of coloured ``objects``, one of which stands in a frame: its caption names that one alone.
+
+    The rest is as in ``draw_scenes``; all objects of a picture, the others too, are out of ``pairs``.
+    """
+    return _draw(count, objects, 0, noise, pairs, seed, marked=True)
+
+
+def _draw(
+    count: int,
+    objects: int,
+    distractors: int,
+    noise: float,
+    pairs: Collection[tuple[str, str]],
+    seed: int,
+    *,
+    marked: bool,
+) -> Drawings:
+    allowed = _checked(count, objects, distractors, noise, pairs, seed)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = objects + distractors
+
+    def choose(most: int, size: int) -> Tensor:
+        """Numbers below ``most`` for each picture, none twice: ``(count, size)``."""
+        return torch.rand(count, most, generator=generator).argsort(1)[:, :size]
+
+    def roll(sides: int, *shape: int) -> Tensor:
+        return torch.randint(sides, (count, *shape), generator=generator)
+
+    # Cells are numbered column by column, so that their order is the order of naming.
+    cells = choose(CELLS**2, drawn)
+    if not marked:
+        cells = torch.cat([cells[:, :objects].sort(1).values, cells[:, objects:]], 1)
+    columns, rows = cells // CELLS, cells % CELLS
+    colours, shapes = allowed[choose(len(allowed), objects)].unbind(-1)
+    shapes = torch.cat([shapes, roll(len(SHAPES), distractors)], 1)
+    inks = torch.cat([torch.tensor([*COLOURS.values()])[colours], torch.tensor(_GREY).expand(count, distractors, 3)], 1)
+    inks = inks + 0.12 * (torch.rand(count, drawn, 1, generator=generator) - 0.5)
+    covered = tiles(_TILE)[shapes, roll(len(SCALES), drawn)]
+    jitter = roll(_CELL - _TILE + 1, drawn, 2)
+    lefts, tops = columns * _CELL + jitter[..., 0], rows * _CELL + jitter[..., 1]
+
+    named = 1 if marked else objects
+    images = torch.full((count, SIZE, SIZE, 3), _PAPER)
+    masks = torch.zeros(count, named, SIZE, SIZE, dtype=torch.bool)
+    every = torch.arange(count)[:, None, None]
+    if marked:
+        frame = functional.pad(torch.zeros(_CELL - 2, _CELL - 2), (1, 1, 1, 1), value=1.0).expand(count, -1, -1)
+        _paste(images, frame, columns[:, 0] * _CELL, rows[:, 0] * _CELL, torch.tensor(_FRAME).expand(count, 3))
+    for k in range(drawn):
+        ys, xs = _paste(images, covered[:, k], lefts[:, k], tops[:, k], inks[:, k])
+        if k < named:
+            masks[every, k, ys, xs] = covered[:, k] >= 0.5
+    images += noise * torch.randn(images.shape, generator=generator)
+    images = images.clamp_(0, 1).permute(0, 3, 1, 2).contiguous()
+    colours, shapes = colours[:, :named], shapes[:, :named]
+    words = zip(colours.tolist(), shapes.tolist(), columns.tolist(), rows.tolist(), strict=True)
+    return Drawings(images, masks, colours, shapes, tuple(_caption(*picture) for picture in words))
+
+
+def _paste(images: Tensor, tiles: Tensor, lefts: Tensor, tops: Tensor, inks: Tensor) -> tuple[Tensor, Tensor]:
+    """Lay ink on each picture where its tile ``(N, n, n)`` says so, in place; give the pixels' rows and columns."""
+    side = torch.arange(tiles.shape[1])
+    every = torch.arange(len(images))[:, None, None]
+    ys, xs = tops[:, None, None] + side[:, None], lefts[:, None, None] + side
+    under = images[every, ys, xs]
+    images[every, ys, xs] = under + tiles[..., None] * (inks[:, None, None] - under)
+    return ys, xs
+
+
+def _caption(colours: list[int], shapes: list[int], columns: list[int], rows: list[int]) -> tuple[str, ...]:
+    names = tuple(COLOURS)
+    words: list[str] = []
+    for k, (colour, shape) in enumerate(zip(colours, shapes, strict=True)):
+        if k:
+            right, down = columns[k] - columns[k - 1], rows[k] - rows[k - 1]
+            words += ["left", "of"] if right >= abs(down) else ["above"] if down > 0 else ["below"]
+        words += ["an" if names[colour] == "orange" else "a", names[colour], SHAPES[shape]]
+    return tuple(words)
+
+
+def _named(caption: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """The place of each word for a colour or a shape, with the number of the object that it names."""
+    k = -1
+    for word, text in enumerate(caption):
+        k += text in COLOURS
+        if text in COLOURS or text in SHAPES:
+            yield word, k
+
+
+def _regions(patch_size: int) -> int:
+    check_size("patch_size", patch_size)
+    if SIZE % patch_size:
+        raise ValueError(f"patch_size: expected a number that divides {SIZE}, got {patch_size}")
+    return (SIZE // patch_size) ** 2
+
+
+def _check_seed(seed: int) -> None:
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"seed: expected an integer of 0 or more, got {seed!r}")
+
+
+def _checked(
+    count: int, objects: int, distractors: int, noise: float, pairs: Collection[tuple[str, str]], seed: int
+) -> Tensor:
+    """The pairs as indices ``(P, 2)``, once every argument has been looked at."""
+    check_size("count", count)
+    check_size("objects", objects)
+    _check_seed(seed)
+    if type(distractors) is not int or distractors < 0:
+        raise ValueError(f"distractors: expected an integer of 0 or more, got {distractors!r}")
+    if objects + distractors > CELLS**2:
+        raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
+    if not (is_number(noise) and math.isfinite(noise) and noise >= 0):
+        raise ValueError(f"noise: expected a finite number of at least 0, got {noise!r}")
+    for pair in pairs if isinstance(pairs, Iterable) else [pairs]:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and pair[0] in COLOURS and pair[1] in SHAPES):
+            raise ValueError(f"pairs: expected (colour, shape) out of COLOURS and SHAPES, got {pair!r}")
+    if len(set(pairs)) < objects:
+        raise ValueError(f"pairs: expected {objects} at least, one for each object, got {len(set(pairs))}")
+    names = list(COLOURS)
+    return torch.tensor([[names.index(colour), SHAPES.index(shape)] for colour, shape in sorted(set(pairs))])

@@ -1,0 +1,39 @@
+"""What a stored measurement says about itself, and the scripts that make them: for ``recorded`` and ``benchmarks``."""
+
+import importlib.util
+import os
+import platform
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+
+def scripts(folder: Path) -> list[str]:
+    """The names of the scripts in a folder, in alphabetical order, without the one that runs them."""
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem != "run")
+
+
+def load(script: Path) -> ModuleType:
+    """Import a script by its path."""
+    spec = importlib.util.spec_from_file_location(f"{script.parent.name}_{script.stem}", script)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def commit(folder: Path) -> str:
+    """The commit that is checked out in ``folder``, with ``-dirty`` behind it where files have changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else "not in a git repository"
+
+
+def machine() -> str:
+    """The machine in words: what a time or a memory measured on it depends on, and nothing that names it."""
+    words = [platform.system(), platform.machine(), f"{os.cpu_count()} CPU cores", f"{torch.get_num_threads()} threads"]
+    if torch.cuda.is_available():
+        words.append(torch.cuda.get_device_name())
+    return ", ".join(words)

@@ -1,0 +1,25 @@
+"""Pictures that answer to the pointer and the keyboard, in a notebook and in a page without a kernel."""
+
+from attn_book.widgets.attention_pattern import AttentionPatternExplorer
+from attn_book.widgets.base import StaticWidget
+from attn_book.widgets.heatmap import AttentionHeatmap
+from attn_book.widgets.masked_word import MaskedWordExplorer
+from attn_book.widgets.online_softmax import OnlineSoftmaxStepper
+from attn_book.widgets.paged_cache import PagedCacheExplorer
+from attn_book.widgets.patch_attention import PatchAttentionExplorer
+from attn_book.widgets.positional import PositionalEncodingExplorer
+from attn_book.widgets.quiz import Quiz
+from attn_book.widgets.translator import Translator
+
+__all__ = [
+    "AttentionHeatmap",
+    "AttentionPatternExplorer",
+    "MaskedWordExplorer",
+    "OnlineSoftmaxStepper",
+    "PagedCacheExplorer",
+    "PatchAttentionExplorer",
+    "PositionalEncodingExplorer",
+    "Quiz",
+    "StaticWidget",
+    "Translator",
+]

@@ -1,0 +1,186 @@
+"""Online softmax on a reader's own numbers: tile by tile, with what it keeps before and after each of them."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import traitlets
+
+from attn_book import plots
+from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+
+_MOST = 24
+_LIMIT = 1000.0
+# In tiles of two: the maximum rises, rises again, stays, and rises once more.
+_SCORES = (2.0, 1.0, 3.0, 1.0, 0.5, -1.0, 4.0, 2.0)
+_VALUES = (1.0, 5.0, 2.0, 4.0, 8.0, 6.0, 3.0, 7.0)
+
+
+class SoftmaxStep(NamedTuple):
+    """What online softmax has after a tile: all it keeps, and what that gives so far."""
+
+    maximum: float  # of the scores so far
+    factor: float  # e^(maximum before − maximum), which takes the sums before to the new maximum; 0 for the first tile
+    total: float  # sum of e^(score − maximum)
+    weighted: float  # sum of e^(score − maximum) · value
+    output: float  # weighted / total: the softmax-weighted mean of the values so far
+
+
+def _check_numbers(name: str, value: Any) -> list[float]:
+    numbers = value.tolist() if hasattr(value, "tolist") else value
+    wanted = f"{name}: expected 1 to {_MOST} numbers from {-_LIMIT:g} to {_LIMIT:g}"
+    if isinstance(numbers, str | bytes) or not isinstance(numbers, Sequence) or not 1 <= len(numbers) <= _MOST:
+        raise RefusedError(f"{wanted}, got {value!r}")
+    for number in numbers:
+        real = isinstance(number, int | float | np.integer | np.floating) and not isinstance(number, bool)
+        if not real or not -_LIMIT <= number <= _LIMIT:
+            raise RefusedError(f"{wanted}, got {number!r} among them")
+    return [float(number) for number in numbers]
+
+
+class _Numbers(traitlets.TraitType[list[float], Any]):
+    """A row of numbers, as a sequence, an array or a tensor; kept as a list of floats, refused with a ValueError."""
+
+    def validate(self, _: Any, value: Any) -> list[float]:
+        return _check_numbers(str(self.name), value)
+
+
+class OnlineSoftmaxStepper(StaticWidget):
+    """Softmax over a row of scores that come in tiles, each read once: its running maximum, sum and weighted sum.
+
+    The page computes everything itself, from four synced traits: `scores` and `values`, 1 to 24 numbers each within
+    ±1000 and as many of one as of the other (`values` of size one, so that the output is a number), `tile` (scores
+    read in one step, 1 to all) and `step` (tiles read so far, 0 to all). A reader changes all four in the page. Where
+    scores become fewer or tiles larger, `tile` and `step` move to the last that fits. To change the number of scores
+    from Python, set `scores` and `values` within `hold_trait_notifications()`.
+
+    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+
+    Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
+    """
+
+    _esm = read_module("softmax_steps.js", "online_softmax.js")
+    _css = read_style("online_softmax.css")
+
+    scores = _Numbers(list(_SCORES)).tag(sync=True, static=True)
+    values = _Numbers(list(_VALUES)).tag(sync=True, static=True)
+    tile = Whole(2, 1, _MOST).tag(sync=True, static=True)
+    step = Whole(0, 0, _MOST).tag(sync=True, static=True)
+
+    def __init__(
+        self,
+        scores: Sequence[float] | None = None,
+        values: Sequence[float] | None = None,
+        *,
+        tile: int | None = None,
+        step: int = 0,
+    ) -> None:
+        if (scores is None) != (values is None):
+            missing, given = ("scores", "values") if scores is None else ("values", "scores")
+            raise ValueError(f"{missing}: expected as many numbers as {given}, got None")
+        row = _check_numbers("scores", _SCORES if scores is None else scores)
+        super().__init__(
+            scores=row,
+            values=_VALUES if values is None else values,
+            tile=min(2, len(row)) if tile is None else tile,
+            step=step,
+        )
+
+    def __repr__(self) -> str:
+        return f"OnlineSoftmaxStepper(scores={len(self.scores)}, tile={self.tile}, step={self.step})"
+
+    @traitlets.validate("scores", "values")
+    def _as_many(self, proposal: Any) -> list[float]:
+        name, numbers = proposal["trait"].name, proposal["value"]
+        others = self.values if name == "scores" else self.scores
+        if len(numbers) != len(others):
+            other = "values" if name == "scores" else "scores"
+            raise RefusedError(f"{name}: expected {len(others)} numbers, as many as {other}, got {len(numbers)}")
+        return list(numbers)
+
+    @traitlets.validate("tile", "step")
+    def _within(self, proposal: Any) -> int:
+        name = proposal["trait"].name
+        limits = {"tile": (1, len(self.scores)), "step": (0, self._tiles())}
+        return check_whole(name, proposal["value"], *limits[name])
+
+    @traitlets.observe("scores", "tile")
+    def _fit(self, _: Any) -> None:
+        self.tile = min(self.tile, len(self.scores))
+        self.step = min(self.step, self._tiles())
+
+    def steps(self) -> list[SoftmaxStep]:
+        """Compute all steps, one for each tile, in float64; `step` of them are on show."""
+        done = []
+        maximum, total, weighted = -math.inf, 0.0, 0.0
+        for first in range(0, len(self.scores), self.tile):
+            scores, values = (row[first : first + self.tile] for row in (self.scores, self.values))
+            highest = max(maximum, *scores)
+            factor = math.exp(maximum - highest)
+            weights = [math.exp(score - highest) for score in scores]
+            total = total * factor + sum(weights)
+            weighted = weighted * factor + sum(w * value for w, value in zip(weights, values, strict=True))
+            maximum = highest
+            done.append(SoftmaxStep(maximum, factor, total, weighted, weighted / total))
+        return done
+
+    def describe(self) -> str:
+        """Say how far it has come, what it keeps, and the output so far."""
+        tiles, scores = self._tiles(), ", ".join(f"{score:g}" for score in self.scores)
+        said = f"Online softmax over {len(self.scores)} scores ({scores}) in tiles of {self.tile}"
+        if self.step == 0:
+            return f"{said}, before the first of {tiles} steps: the maximum is −∞, both sums are 0."
+        now = self.steps()[self.step - 1]
+        kept = f"maximum {now.maximum:g}, sum {now.total:.4g}, weighted sum {now.weighted:.4g}, output {now.output:.4g}"
+        end = ", which softmax in one go gives too" if self.step == tiles else " so far"
+        return f"{said}, after step {self.step} of {tiles}: {kept}{end}."
+
+    def picture(self) -> bytes:
+        """Draw the widget as it stands as a small PNG of 64 colours."""
+        from matplotlib.figure import Figure
+        from PIL import Image
+
+        data, small = io.BytesIO(), io.BytesIO()
+        with plots.style():
+            figure = Figure(figsize=(8.0, 3.4 + 0.24 * max(1, self.step)), dpi=80, layout="constrained")
+            bars, table = figure.subplots(2, 1, height_ratios=(2.2, 0.4 + 0.24 * max(1, self.step)))
+            self._draw_bars(bars)
+            self._draw_table(table)
+            figure.savefig(data, format="png", facecolor="white")
+        few = Image.open(data).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(small, format="png", optimize=True)
+        return small.getvalue()
+
+    def _tiles(self) -> int:
+        return -(-len(self.scores) // self.tile)
+
+    def _draw_bars(self, ax: Any) -> None:
+        """A bar for each score read, as high as its weight; lines between the tiles."""
+        count, read = len(self.scores), min(len(self.scores), self.step * self.tile)
+        highest = self.steps()[self.step - 1].maximum if self.step else 0.0
+        weights = [math.exp(score - highest) for score in self.scores[:read]]
+        fresh = (self.step - 1) * self.tile
+        ax.bar(range(read), weights, width=0.7, color=["#5a3aa6" if i >= fresh else "#9c8bd2" for i in range(read)])
+        for edge in range(self.tile, count, self.tile):
+            ax.axvline(edge - 0.5, color="#a5a8b8", linewidth=1)
+        labels = [f"{x:g}\n{v:g}".replace("-", "−") for x, v in zip(self.scores, self.values, strict=True)]
+        ax.set_xticks(range(count), labels, fontsize=10 if count <= 12 else 7)
+        ax.tick_params(length=0)
+        ax.grid(visible=False, axis="x")
+        ax.set(
+            xlim=(-0.6, count - 0.4), ylim=(0, 1.05), xlabel="scores, and below them values", ylabel="exp(score − m)"
+        )
+        ax.set_title(f"Online softmax: step {self.step} of {self._tiles()}")
+
+    def _draw_table(self, ax: Any) -> None:
+        """What is kept after each of the steps done."""
+        ax.set_axis_off()
+        rows = [[f"{i}", *(f"{number:.4g}" for number in now)] for i, now in enumerate(self.steps()[: self.step], 1)]
+        names = ["step", "maximum m", "factor", "sum", "weighted sum", "output so far"]
+        table = ax.table(rows or [["0", "−∞", "", "0", "0", ""]], colLabels=names, loc="center", edges="horizontal")
+        table.auto_set_font_size(False)
+        table.set_fontsize(10)

@@ -1,0 +1,233 @@
+"""A paged key–value cache to run by hand: requests come, grow, fork and end."""
+
+from __future__ import annotations
+
+import io
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import traitlets
+
+from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_core.paging import BlockTables, OutOfBlocks
+
+_SIZES = (1, 2, 4, 8, 16)
+_MOST = 2048
+# As the page has them when it is light: a request's colour goes by its letter.
+_HUES = ("#5a3aa6", "#b04d00", "#00755f", "#a8256b", "#1f63b3", "#6f6200", "#a12a2a", "#4d5a68")
+
+# Growing over the end of a block, sharing, copying on write, and blocks that come back scattered.
+EXAMPLE: tuple[tuple[Any, ...], ...] = (
+    ("start", "A", 7),
+    ("start", "B", 10),
+    ("decode",),
+    ("decode",),
+    ("fork", "A", "C"),
+    ("grow", "C"),
+    ("decode",),
+    ("start", "D", 14),
+    ("end", "B"),
+    ("end", "A"),
+    ("start", "E", 18),
+    ("fork", "E", "F"),
+    ("decode",),
+)
+
+
+class PagedCacheExplorer(StaticWidget):
+    """A pool of blocks, and requests that take them token by token, share them, copy them and give them back.
+
+    The page computes everything itself, from five synced traits: `block_size` (1, 2, 4, 8 or 16 slots, each for one
+    token's keys and values), `num_blocks` (1 to 128), `reserve` (tokens that a cache in one piece would set aside for
+    each request, or as many as the longest one has), `events`, and `step`: how many of the events have happened. Of
+    `events` each is a list:
+
+    - `["start", name, tokens]`: a request, named by a capital letter, comes with a prompt of so many tokens;
+    - `["grow", name]`: it gets one token more; `["decode"]`: each request gets one, in the order in which they began;
+    - `["fork", name, other]`: `other` begins with all of the request's tokens, and shares its blocks;
+    - `["end", name]`: it ends.
+
+    Where too few blocks are free, a start or a token waits: that event changes nothing for the request. The events are
+    usually an example of thirteen, from its first on. A reader who chooses another size of the blocks cuts the same
+    memory anew.
+
+    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+
+    Source: Kwon et al. 2023, section 4.
+    """
+
+    _esm = read_module("paged_replay.js", "paged_cache.js")
+    _css = read_style("paged_cache.css")
+
+    block_size = Whole(4, 1, _SIZES[-1]).tag(sync=True, static=True)
+    num_blocks = Whole(24, 1, 128).tag(sync=True, static=True)
+    reserve = Whole(32, 1, _MOST).tag(sync=True, static=True)
+    events = traitlets.TraitType[Any, Any](()).tag(sync=True, static=True)  # a list, as _read_events has it
+    step = Whole(0, 0, 10_000).tag(sync=True, static=True)
+
+    def __init__(
+        self,
+        events: Iterable[Sequence[Any]] | None = None,
+        *,
+        block_size: int = 4,
+        num_blocks: int = 24,
+        reserve: int = 32,
+        step: int | None = None,
+    ) -> None:
+        story = _read_events(EXAMPLE if events is None else events)
+        if step is None:
+            step = 1 if events is None else len(story)
+        super().__init__(block_size=block_size, num_blocks=num_blocks, reserve=reserve, events=story, step=step)
+
+    def __repr__(self) -> str:
+        return (
+            f"PagedCacheExplorer(block_size={self.block_size}, num_blocks={self.num_blocks}, "
+            f"events={len(self.events)}, step={self.step})"
+        )
+
+    @traitlets.validate("block_size", "events", "step")
+    def _fits(self, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        if name == "events":
+            return _read_events(value)
+        if name == "step":
+            return check_whole("step", value, 0, len(self.events))
+        if value not in _SIZES:
+            raise RefusedError(f"block_size: expected one of {', '.join(map(str, _SIZES))}, got {value!r}")
+        return value
+
+    @traitlets.observe("events")
+    def _stay(self, _: Any) -> None:
+        self.step = min(self.step, len(self.events))
+
+    def replay(self) -> tuple[BlockTables, dict[str, int]]:
+        """Give the allocator after the first `step` events, and the number that it gave to each request that is there.
+
+        So `tables.table(numbers["A"])` is the block table of A.
+        """
+        tables, numbers = BlockTables(self.num_blocks, self.block_size), dict[str, int]()
+        for action, *names in self.events[: self.step]:
+            if action == "start":
+                numbers[names[0]] = tables.start()
+                if not _append(tables, numbers[names[0]], names[1]):
+                    tables.free(numbers.pop(names[0]))
+            elif action == "decode":
+                for number in numbers.values():
+                    _append(tables, number, 1)
+            elif names[0] not in numbers:
+                pass  # its start has found no room
+            elif action == "grow":
+                _append(tables, numbers[names[0]], 1)
+            elif action == "fork":
+                numbers[names[1]] = tables.fork(numbers[names[0]])
+            else:
+                tables.free(numbers.pop(names[0]))
+        return tables, numbers
+
+    def describe(self) -> str:
+        """Say what is drawn: the pool, each request's block table, and what a cache in one piece would hold."""
+        tables, numbers = self.replay()
+        said = [
+            f"{name}, {tables.length(number)} tokens, has blocks {', '.join(map(str, tables.table(number)))}"
+            for name, number in numbers.items()
+        ]
+        lengths = [tables.length(number) for number in numbers.values()]
+        most, slots = max([self.reserve, *lengths]), self.num_blocks * self.block_size
+        requests = f" Block tables: {'; '.join(said)}." if said else ""
+        return (
+            f"A pool of {self.num_blocks} blocks of {_count(self.block_size, 'slot')}: {tables.used_blocks} in use, "
+            f"{tables.filled_slots} of their {tables.reserved_slots} slots hold a token.{requests} With "
+            f"{_count(most, 'slot')} set aside for each in one piece, {_count(slots // most, 'request')} would fit."
+        )
+
+    def picture(self) -> bytes:
+        """Draw the pool and the block tables as they stand as a small PNG of 64 colours."""
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+        from PIL import Image
+
+        tables, numbers = self.replay()
+        owners: dict[int, list[str]] = {}
+        held: dict[int, int] = {}
+        for name, number in numbers.items():
+            for i, block in enumerate(tables.table(number)):
+                owners.setdefault(block, []).append(name)
+                held[block] = min(self.block_size, tables.length(number) - i * self.block_size)
+        across = 8 if self.num_blocks <= 32 else 16
+        down, last = -(-self.num_blocks // across), len(numbers) * 0.42
+        figure = Figure(figsize=(8.0, 0.62 * down + 0.55 * last + 0.5), dpi=80, layout="constrained")
+        ax = figure.subplots()
+        ax.set(xlim=(-0.05, across), ylim=(down + last + 0.4, -0.1))
+        ax.set_axis_off()
+        small = 9 if across == 8 else 7
+        for block in range(self.num_blocks):
+            row, column = divmod(block, across)
+            names = owners.get(block, [])
+            for slot in range(self.block_size):
+                wide = 0.88 / self.block_size
+                for k, name in enumerate(names if slot < held.get(block, 0) else []):
+                    place = (column + 0.03 + slot * wide, row + 0.38 + 0.4 * k / len(names))
+                    ax.add_patch(Rectangle(place, 0.9 * wide, 0.4 / len(names), color=_hue(name), linewidth=0))
+            edge, line = ("#5b6070", "-") if names else ("#b9bcc6", ":")
+            ax.add_patch(Rectangle((column, row + 0.02), 0.92, 0.82, fill=False, edgecolor=edge, linestyle=line))
+            shared = f" ×{len(names)}" if len(names) > 1 and across == 8 else ""
+            ax.text(column + 0.05, row + 0.22, str(block), va="center", fontsize=small, color="#5b6070")
+            ax.text(column + 0.88, row + 0.22, "".join(names[:3]) + shared, va="center", ha="right", fontsize=small)
+        for k, (name, number) in enumerate(numbers.items()):
+            table = ", ".join(map(str, tables.table(number)))
+            said = f"{name}: {_count(tables.length(number), 'token')} in blocks {table}"
+            ax.text(0, down + 0.42 * (k + 0.8), said, va="center", fontsize=10, color=_hue(name))
+        figure.savefig(data := io.BytesIO(), format="png", facecolor="white")
+        few = Image.open(data).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(less := io.BytesIO(), format="png", optimize=True)
+        return less.getvalue()
+
+
+def _append(tables: BlockTables, number: int, tokens: int) -> bool:
+    try:
+        tables.append(number, tokens)
+    except OutOfBlocks:
+        return False
+    return True
+
+
+def _hue(name: str) -> str:
+    return _HUES[string.ascii_uppercase.index(name) % len(_HUES)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _read_events(events: Any) -> list[list[Any]]:
+    """The events as plain lists, in an order in which they can happen if the pool is large enough."""
+    if isinstance(events, str) or not isinstance(events, Iterable):
+        raise RefusedError(f"events: expected a sequence of events, got {events!r}")
+    story: list[list[Any]] = []
+    there: list[str] = []
+    for event in events:
+        match event:
+            case ["start", name, tokens] if _is_new(name, there):
+                there.append(name)
+                story.append(["start", name, check_whole("events", tokens, 1, _MOST)])
+                continue
+            case ["fork", name, other] if name in there and _is_new(other, there):
+                there.append(other)
+            case ["end", name] if name in there:
+                there.remove(name)
+            case ["decode"]:
+                pass
+            case ["grow", name] if name in there:
+                pass
+            case _:
+                raise RefusedError(
+                    'events: expected ["start", new, tokens], ["grow", name], ["decode"], ["fork", name, new] or '
+                    f'["end", name], each name one of {there}, each new a capital letter that is not, got {event!r}'
+                )
+        story.append(list(event))
+    return story
+
+
+def _is_new(name: Any, there: list[str]) -> bool:
+    return isinstance(name, str) and len(name) == 1 and name in string.ascii_uppercase and name not in there

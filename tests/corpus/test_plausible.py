@@ -1,0 +1,75 @@
+import pytest
+
+from attn_book.corpus.lexicon import NOUNS
+from attn_book.corpus.paragraphs import paragraph_corpus
+from attn_book.corpus.plausible import plausible_sentences
+
+CORPUS = paragraph_corpus(train=600, valid=0, test=600)
+EXAMPLES = plausible_sentences(CORPUS.test, without=CORPUS.train)
+TWINS = list(zip(EXAMPLES[::2], EXAMPLES[1::2], strict=True))
+
+
+def sentences(paragraphs):
+    return {pair.source for paragraph in paragraphs for pair in paragraph.sentences}
+
+
+def test_twins_have_the_same_words_and_opposite_answers():
+    assert len(TWINS) > 100
+    for one, other in TWINS:
+        assert sorted(one.words) == sorted(other.words)
+        assert one.plausible is not other.plausible
+    first = sum(one.plausible for one, _ in TWINS)
+    assert 0.35 < first / len(TWINS) < 0.65
+
+
+def test_the_true_ones_are_the_paragraphs_and_the_false_ones_nobodys():
+    told, kept = sentences(CORPUS.test), sentences(CORPUS.train)
+    true = [e.words for e in EXAMPLES if e.plausible]
+    assert len(set(true)) == len(true)
+    assert set(true) <= told - kept
+    assert not {e.words for e in EXAMPLES if not e.plausible} & (told | kept)
+    assert plausible_sentences(CORPUS.test, without=CORPUS.test) == ()
+    assert plausible_sentences(CORPUS.test * 2, without=CORPUS.train) == EXAMPLES
+
+
+def test_two_nouns_after_the_same_article_are_exchanged_one_of_them_alive():
+    alive = {noun for noun, entry in NOUNS.items() if entry.classes & {"person", "animal"}}
+    for one, other in TWINS:
+        i, j = [at for at, (a, b) in enumerate(zip(one.words, other.words, strict=True)) if a != b]
+        assert one.words[i] in NOUNS
+        assert one.words[j] in NOUNS
+        assert (one.words[i] in alive) + (one.words[j] in alive) == 1
+        assert one.words[i - 1] == one.words[j - 1]
+        assert not {"near", "front", "behind"} & set(one.words)
+
+
+def test_a_bag_of_words_is_right_half_the_time():
+    train = plausible_sentences(CORPUS.train)
+    weight: dict[str, int] = {}
+    for example in train:
+        for word in example.words:
+            weight[word] = weight.get(word, 0) + (1 if example.plausible else -1)
+    assert set(weight.values()) == {0}
+    right = [(sum(weight.get(word, 0) for word in e.words) > 0) == e.plausible for e in EXAMPLES]
+    assert sum(right) / len(right) == 0.5
+
+
+def test_the_seed_decides():
+    assert plausible_sentences(CORPUS.test, without=CORPUS.train) == EXAMPLES
+    assert plausible_sentences(CORPUS.test, without=CORPUS.train, seed=1) != EXAMPLES
+    part = plausible_sentences(CORPUS.test[:50], without=CORPUS.train)
+    assert part == EXAMPLES[: len(part)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"paragraphs": ["a cat"]}, "paragraphs"),
+        ({"without": [("a", "cat")]}, "without"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 0.5}, "seed"),
+    ],
+)
+def test_what_it_refuses(arguments, name):
+    with pytest.raises(ValueError, match=rf"^{name}: expected "):
+        plausible_sentences(**({"paragraphs": CORPUS.test} | arguments))

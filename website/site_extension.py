@@ -1,0 +1,234 @@
+"""The book's Sphinx extension: drops scripts that pages do not use, demands alt text, enters terms
+into the index, writes the sitemap, builds recorded widgets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+logger = logging.getLogger(__name__)
+
+SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"
+WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+# What Sphinx and MyST-NB write into a page, and what a screen reader needs there instead.
+MENDED = {
+    # ARIA has withdrawn the role, and the list that Sphinx puts around the entries may hold list items only.
+    'role="doc-biblioentry"': 'role="listitem"',
+    # The label hides what the line says itself: "Show the code".
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+}
+
+
+def _is_unused(script: Any) -> bool:
+    """Whether a script serves live kernels only: Thebe's (which names a CDN even when off) and widget state."""
+    attributes = getattr(script, "attributes", {}) or {}
+    body = attributes.get("body") or ""
+    name = str(getattr(script, "filename", "") or "")
+    return "THEBE_JS_URL" in body or "thebe" in name or attributes.get("type") == WIDGET_STATE
+
+
+def drop_unused_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Remove from a page the scripts that only a live kernel would use."""
+    context["script_files"] = [script for script in context["script_files"] if not _is_unused(script)]
+
+
+def name_folded_pages(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Name each fold of the sidebar after the page whose parts it holds; the theme gives it an arrow and no name."""
+    plain = context["generate_toctree_html"]
+
+    def named(*arguments: Any, **settings: Any) -> Any:
+        found = plain(*arguments, **settings)
+        for summary in found.select("details > summary") if hasattr(found, "select") else ():
+            link = summary.find_parent("li").find("a")
+            summary["aria-label"] = link.get_text(" ", strip=True)
+        return found
+
+    context["generate_toctree_html"] = named
+
+
+def mend_for_screen_readers(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Replace in a page's body the markup that misleads screen readers (see MENDED)."""
+    for wrong, right in MENDED.items():
+        context["body"] = context.get("body", "").replace(wrong, right)
+
+
+def escape_titles(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Escape the titles that the theme writes into a page as they are: one with <unk> in it would lose the word."""
+    for name in ("pagetitle", "root_title"):
+        context[name] = escape(context.get(name, ""))
+
+
+def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
+    """List every page of the book for search engines, those that this build found unchanged among them."""
+    if exception is None and app.builder.name == "html":
+        pages = sorted(app.config.html_baseurl + app.builder.get_target_uri(name) for name in app.env.found_docs)
+        entries = "".join(f"<url><loc>{escape(page)}</loc></url>\n" for page in pages)
+        text = f'<?xml version="1.0" encoding="utf-8"?>\n<urlset xmlns="{SITEMAP}">\n{entries}</urlset>\n'
+        (Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
+
+
+def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Warn, and so fail the build, where an image has no alternative text."""
+    for image in doctree.findall(nodes.image):
+        if not str(image.get("alt", "")).strip():
+            logger.warning(
+                "image %s has no alt text: give the figure :alt:, or the code cell's metadata mystnb.image.alt",
+                image.get("uri", ""),
+                location=image if image.line else docname,
+            )
+
+
+def read_heatmap(path: Path) -> dict[str, Any]:
+    """Read what a recorded heatmap shows: weights (T, S), source and target words, links, title.
+
+    Raises ValueError naming the file and what is wrong with it.
+    """
+    if not path.is_file():
+        raise ValueError(f"recorded heatmap {path.name} is missing: make record RUNS={path.stem}")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        record = None
+    if not isinstance(record, dict):
+        raise ValueError(f"recorded heatmap {path.name} is no JSON object: make record RUNS={path.stem}")
+    missing = [key for key in ("weights", "source", "target", "links", "title") if key not in record]
+    if missing:
+        raise ValueError(f"recorded heatmap {path.name} lacks {', '.join(missing)}")
+    weights, source, target = record["weights"], record["source"], record["target"]
+    if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
+        raise ValueError(
+            f"recorded heatmap {path.name}: weights must be {len(target)} × {len(source)} (target × source)"
+        )
+    return {
+        "weights": weights,
+        "source": source,
+        "target": target,
+        "links": [tuple(link) for link in record["links"]],
+        "title": record["title"],
+    }
+
+
+def heatmap_html(shown: dict[str, Any]) -> str:
+    """The live widget of a recorded heatmap, as HTML that needs nothing outside itself."""
+    import numpy as np  # a page without a heatmap should wait for neither this nor torch
+
+    from attn_book.widgets import AttentionHeatmap
+
+    widget = AttentionHeatmap(
+        np.array(shown["weights"]),
+        shown["source"],
+        shown["target"],
+        links=shown["links"],
+        title=shown["title"],
+    )
+    return str(widget.static_html())
+
+
+def complete_single_page(app: Sphinx) -> None:
+    """Let the builder of one single page write every kind of node that the site's builder can.
+
+    Sphinx looks for handlers under "html" only where nothing is under "singlehtml", and an extension puts a few there.
+    """
+    handlers = app.registry.translation_handlers
+    handlers["singlehtml"] = {**handlers.get("html", {}), **handlers.get("singlehtml", {})}
+
+
+class IndexTerms(SphinxTransform):
+    """Enters into the book's index where each page first links a term of the glossary."""
+
+    default_priority = 8  # before Sphinx takes what is to be translated, index entries among them
+
+    def apply(self, **kwargs: Any) -> None:
+        """Put an entry before the first link to each term."""
+        # In the glossary each term has its entry, and its place, already.
+        met = {term.astext() for term in self.document.findall(nodes.term)}
+        for link in list(self.document.findall(addnodes.pending_xref)):
+            term = link.get("reftarget", "")
+            if link.get("reftype") != "term" or term in met:
+                continue
+            met.add(term)
+            place = f"term-{nodes.make_id(term)}"
+            entry = addnodes.index(entries=[("single", term, place, "", None)])
+            parent, at = link.parent, link.parent.index(link)
+            parent.remove(link)
+            # The anchor encloses the link: the search quotes an anchor's text, and an empty one throws there.
+            parent.insert(at, [entry, nodes.inline("", "", link, ids=[place])])
+
+
+class RecordedWidget(SphinxDirective):
+    """A live widget from a recorded file: its path is the argument, its caption the body."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def html(self, path: Path) -> str:
+        """The widget as HTML that needs nothing outside itself. Raises: ValueError or OSError, which stop the build."""
+        raise NotImplementedError
+
+    def run(self) -> Sequence[nodes.Node]:
+        """Put the widget and its caption into a container that is named after the directive."""
+        relative, absolute = self.env.relfn2path(self.arguments[0])
+        self.env.note_dependency(relative)
+        try:
+            widget = nodes.raw("", self.html(Path(absolute)), format="html")
+        except (OSError, ValueError) as error:
+            raise self.error(str(error)) from error
+        caption = nodes.container(classes=["recorded-caption"])
+        self.state.nested_parse(self.content, self.content_offset, caption)
+        return [nodes.container("", widget, caption, classes=[self.name])]
+
+
+class RecordedHeatmap(RecordedWidget):
+    """A live attention heatmap of a recorded run."""
+
+    def html(self, path: Path) -> str:
+        """The heatmap."""
+        return heatmap_html(read_heatmap(path))
+
+
+class RecordedTranslator(RecordedWidget):
+    """A live translator from its exported weights."""
+
+    def html(self, path: Path) -> str:
+        """The translator."""
+        from attn_book.widgets import Translator  # a page without a translator should not wait for torch
+
+        try:
+            return str(Translator.load(str(path)).static_html())
+        except (OSError, ValueError) as error:
+            raise ValueError(f"recorded translator {path.name}: {error}") from error
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.add_directive("recorded-heatmap", RecordedHeatmap)
+    app.add_directive("recorded-translator", RecordedTranslator)
+    app.add_transform(IndexTerms)
+    app.connect("builder-inited", complete_single_page)
+    app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", escape_titles, priority=900)
+    app.connect("html-page-context", mend_for_screen_readers)
+    app.connect("html-page-context", name_folded_pages, priority=900)
+    app.connect("doctree-resolved", warn_without_alt)
+    app.connect("build-finished", write_sitemap)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
