@@ -85,7 +85,7 @@ class KVCache:
             counts = [count + tokens for count in self._counts]
             even = self.uniform
         else:
-            allowed = masks.valid(lengths, tokens)
+            allowed = masks.length_mask(lengths, tokens)
             if allowed.shape != (batch, tokens):
                 raise ValueError(f"lengths: expected shape ({batch},), one length a row, got {tuple(lengths.shape)}")
             counts = [count + new for count, new in zip(self._counts, lengths.tolist(), strict=True)]
@@ -117,7 +117,7 @@ class KVCache:
         Raises:
             ValueError: ``lengths`` has another shape or kind, or asks for more tokens than a row holds.
         """
-        masks.valid(lengths, self.longest)  # for its errors
+        masks.length_mask(lengths, self.longest)  # for its errors
         if lengths.shape != self.lengths.shape or bool((lengths.to(self.lengths) > self.lengths).any()):
             raise ValueError(f"lengths: expected at most {self._counts} tokens, got {lengths.tolist()}")
         self.lengths, self._counts = lengths.to(self.lengths), lengths.tolist()

@@ -102,7 +102,7 @@ def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> 
 
 
 def check_lengths(lengths: Tensor, batch: int) -> None:
-    """Check that there is one length for each row of the batch; ``masks.valid`` says what lengths are.
+    """Check that there is one length for each row of the batch; ``masks.length_mask`` says what lengths are.
 
     Raises:
         ValueError: there is not.

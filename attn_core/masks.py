@@ -6,7 +6,7 @@ from torch import Tensor
 from attn_core.contract import INTEGERS, check_integers, kind, shown
 
 
-def valid(lengths: Tensor, size: int) -> Tensor:
+def length_mask(lengths: Tensor, size: int) -> Tensor:
     """Which of ``size`` positions lie within each length.
 
     Shapes: ``lengths (…)``, integers between 0 and ``size``; returns ``(…, size)``, True at positions ``< length``.
@@ -32,9 +32,9 @@ def padding(lengths: Tensor, size: int) -> Tensor:
     ``size``.
 
     Raises:
-        ValueError: as ``valid``, or ``lengths`` has another number of axes.
+        ValueError: as ``length_mask``, or ``lengths`` has another number of axes.
     """
-    mask = valid(lengths, size)
+    mask = length_mask(lengths, size)
     if mask.dim() == 2:
         return mask[:, None, None, :]
     if mask.dim() == 3:
@@ -80,7 +80,7 @@ def same_group(groups: Tensor) -> Tensor:
     return (groups[:, :, None] == groups[:, None, :])[:, None]
 
 
-def by_key_head(x: Tensor | None, groups: int) -> Tensor | None:
+def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:
     """A mask or a bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key head they read.
 
     Returns five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; a view. None stays None.

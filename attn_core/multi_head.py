@@ -106,21 +106,21 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
                 full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache; rows
-                that differ in length or are padded, where the mechanism ``places_queries`` by T and S alone.
+                that differ in length or are padded, where the mechanism is ``aligned_only``.
         """
         self._check("queries", queries, self.query.in_features)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
-            k, v = self.prepare(queries if keys is None else keys, values)
+            k, v = self.project_kv(queries if keys is None else keys, values)
             if keys is None and self.key is self.query:
-                q, bias = self._ask(queries, k, 0, bias, shared=True)
+                q, bias = self._project_q(queries, k, 0, bias, shared=True)
                 return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
-            return self.read(queries, k, v, mask=mask, bias=bias, causal=causal)
+            return self.attend(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         held, even = cache.lengths, cache.uniform and lengths is None
-        if not even and getattr(self.mechanism, "places_queries", False):
+        if not even and getattr(self.mechanism, "aligned_only", False):
             name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
             wanted = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
             raise ValueError(f"{name}: expected {wanted}, got {counts}")
@@ -132,13 +132,13 @@ class MultiHeadAttention(nn.Module):
                 if mask is not None:
                     check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
                 mask = past if mask is None else mask & past
-            q, bias = self._ask(queries, k, before, bias)
+            q, bias = self._project_q(queries, k, before, bias)
             return self._attend(q, k, v, mask=mask, bias=bias, causal=even)
         except Exception:
             cache.truncate(held)  # a call that failed can be made again
             raise
 
-    def prepare(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def project_kv(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
 
         Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys.
@@ -153,7 +153,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
         return self._project(keys, values, 0)
 
-    def read(
+    def attend(
         self,
         queries: Tensor,
         k: Tensor,
@@ -163,15 +163,15 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from ``queries (B, T, model_dim)`` to keys and values that ``prepare`` gave: ``(B, T, model_dim)``.
+        """Attend from ``queries (B, T, model_dim)`` to keys and values that ``project_kv`` gave: ``(B, T, model_dim)``.
 
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
         self._check("queries", queries, self.query.in_features)
-        q, bias = self._ask(queries, k, k.shape[2] - queries.shape[1], bias)
+        q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
 
-    def read_with_weights(
+    def attend_with_weights(
         self,
         queries: Tensor,
         k: Tensor,
@@ -181,13 +181,13 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """``read`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
+        """``attend`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
 
         Raises:
             ValueError: as ``forward``, or the mechanism has no weights to show.
         """
         self._check("queries", queries, self.query.in_features)
-        q, bias = self._ask(queries, k, k.shape[2] - queries.shape[1], bias)
+        q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         out, weights = self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)
         return self._merge(out), weights
 
@@ -238,7 +238,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
         k, v = self._split(self.key(keys)), self._split(self.value(values))
-        return (k if self.positions is None else self.positions.turn(k, _places(keys, before))), v
+        return (k if self.positions is None else self.positions.rotate(k, _positions(keys, before))), v
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, bias: Tensor | None, causal: bool
@@ -247,20 +247,20 @@ class MultiHeadAttention(nn.Module):
             return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
         return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))
 
-    def _ask(
+    def _project_q(
         self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """The projected queries ``(B, H, T, D)``, ``k`` itself if shared, and the bias with what positions add."""
         q = k if shared else self._split(self.query(queries))
         if self.positions is None:
             return q, bias
-        places = _places(queries, before)
-        by_place = self.positions.bias(places, torch.arange(k.shape[2], device=k.device))
-        if by_place is not None and bias is not None:
+        query_positions = _positions(queries, before)
+        position_bias = self.positions.bias(query_positions, torch.arange(k.shape[2], device=k.device))
+        if position_bias is not None and bias is not None:
             check_bias(bias, (len(queries), self.num_heads, queries.shape[1], k.shape[2]), k.device)
-            by_place = bias + by_place
-        bias = bias if by_place is None else by_place
-        return (q if shared else self.positions.turn(q, places)), bias
+            position_bias = bias + position_bias
+        bias = bias if position_bias is None else position_bias
+        return (q if shared else self.positions.rotate(q, query_positions)), bias
 
     def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         if not hasattr(self.mechanism, "with_weights"):
@@ -285,16 +285,16 @@ class MultiHeadAttention(nn.Module):
         check_vectors(name, x, size, self.query.weight)
 
     def _check_positions(self, positions: RelativePositions) -> None:
-        if not hasattr(positions, "turn"):
+        if not hasattr(positions, "rotate"):
             raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
-        place = torch.zeros(1, dtype=torch.long)
-        positions.turn(torch.zeros(1, self.num_heads, 1, self.head_dim), place)
-        by_place = positions.bias(place, place)
-        if by_place is not None and by_place.shape[0] != self.num_heads:
-            raise ValueError(f"positions: expected a bias for {self.num_heads} heads, got {by_place.shape[0]}")
+        first = torch.zeros(1, dtype=torch.long)
+        positions.rotate(torch.zeros(1, self.num_heads, 1, self.head_dim), first)
+        bias = positions.bias(first, first)
+        if bias is not None and bias.shape[0] != self.num_heads:
+            raise ValueError(f"positions: expected a bias for {self.num_heads} heads, got {bias.shape[0]}")
 
 
-def _places(x: Tensor, before: int | Tensor) -> Tensor:
+def _positions(x: Tensor, before: int | Tensor) -> Tensor:
     """The positions ``(n,)`` of ``x (B, n, C)`` after so many others; with ``before (B,)`` one row each, ``(B, n)``."""
     tokens = torch.arange(x.shape[1], device=x.device)
     return tokens + before if isinstance(before, int) else before[:, None] + tokens

@@ -1,7 +1,7 @@
 """Where a token stands: encodings added to embeddings, and positions that act inside the scores.
 
-Sinusoidal and learned encodings are added to the tokens' vectors ``(B, T, C)``. Rotary positions turn queries and keys,
-and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)`` takes either.
+Sinusoidal and learned encodings are added to the tokens' vectors ``(B, T, C)``. Rotary positions rotate queries and
+keys, and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)`` takes either.
 """
 
 import math
@@ -18,10 +18,10 @@ _INTEGERS = (torch.int64, torch.int32)
 class RelativePositions(Protocol):
     """Positions that act inside the scores."""
 
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:
-        """Queries or keys ``(B, H, n, D)`` as seen from ``places (n,)`` or ``(B, n)``."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys ``(B, H, n, D)`` at ``positions (n,)`` or ``(B, n)``, rotated by them."""
 
-    def bias(self, query_places: Tensor, key_places: Tensor) -> Tensor | None:
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None where that is nothing."""
 
 
@@ -102,8 +102,7 @@ class Sinusoidal(nn.Module):
 
         ``offset`` counts the positions before the first one; an integer tensor ``(B,)`` gives each row its own.
         """
-        places = _places(x, self.dim, offset)
-        encodings = _encode(places, self.dim, self.base)
+        encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
         return (x + encodings.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
 
     def extra_repr(self) -> str:
@@ -131,7 +130,7 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         max_length, dim = self.weight.shape
-        _check_placed(x, dim, offset)
+        _check_vectors(x, dim, offset)
         first = longest = 0 if isinstance(offset, Tensor) else offset
         if isinstance(offset, Tensor) and offset.numel():
             first, longest = torch.stack(torch.aminmax(offset)).tolist()  # one wait for a GPU, not two
@@ -140,8 +139,8 @@ class Learned(nn.Module):
         end = longest + x.shape[1]
         if end > max_length:
             raise ValueError(f"x: expected positions below max_length {max_length}, got position {end - 1}")
-        placed = self.weight[_places(x, dim, offset)] if isinstance(offset, Tensor) else self.weight[offset:end]
-        return (x + placed).to(x.dtype)
+        positions = self.weight[_positions(x, dim, offset)] if isinstance(offset, Tensor) else self.weight[offset:end]
+        return (x + positions).to(x.dtype)
 
     def extra_repr(self) -> str:
         """The sizes that ``print`` shows."""
@@ -149,14 +148,14 @@ class Learned(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Turns queries and keys by their positions, so that each product depends on the distance alone.
+    """Rotates queries and keys by their positions, so that each product depends on the distance alone.
 
-    Entries 2j and 2j+1 of a head are the plane in which position i turns by the angle i / base^(2j/head_dim). Values
-    are left as they are.
+    Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/head_dim). Values are
+    left as they are.
 
     Raises:
-        ValueError: ``head_dim`` not even, or ``base`` not above 0; in use, heads of another size, or places that do
-            not go with them.
+        ValueError: ``head_dim`` not even, or ``base`` not above 0; in use, heads of another size, or positions that
+            do not go with them.
 
     Source: Su et al. 2021, eq. 15 and 34.
     """
@@ -167,21 +166,23 @@ class Rotary(nn.Module):
         _check_base(base)
         self.head_dim, self.base = head_dim, base
 
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:
-        """Queries or keys ``x (B, H, n, head_dim)`` turned by ``places (n,)`` or ``(B, n)``: the same shape."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape."""
         if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
-        if not isinstance(places, Tensor) or places.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
-            raise ValueError(f"places: expected {x.shape[2]} of them, for all rows or for each, got {kind(places)}")
-        wide = torch.promote_types(x.dtype, torch.float32)
-        angles = _angles(places, self.head_dim, self.base)
-        if places.dim() == 2:
+        if not isinstance(positions, Tensor) or positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
+            raise ValueError(
+                f"positions: expected {x.shape[2]} of them, for all rows or for each, got {kind(positions)}"
+            )
+        accum_dtype = torch.promote_types(x.dtype, torch.float32)
+        angles = _angles(positions, self.head_dim, self.base)
+        if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
-        cos, sin = angles.cos().to(wide), angles.sin().to(wide)
-        even, odd = x.to(wide).unflatten(-1, (-1, 2)).unbind(-1)
+        cos, sin = angles.cos().to(accum_dtype), angles.sin().to(accum_dtype)
+        even, odd = x.to(accum_dtype).unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
 
-    def bias(self, query_places: Tensor, key_places: Tensor) -> None:
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
         """Nothing: rotary positions act on queries and keys."""
 
     def extra_repr(self) -> str:
@@ -206,15 +207,15 @@ class ALiBi(nn.Module):
         more = [2 ** (-4 * (2 * h + 1) / below) for h in range(num_heads - below)]
         self.slopes = [*(2 ** (-8 * (h + 1) / below) for h in range(below)), *more]
 
-    def turn(self, x: Tensor, places: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x`` as it is: ALiBi acts on the scores."""
         return x
 
-    def bias(self, query_places: Tensor, key_places: Tensor) -> Tensor:
-        """The bias −slope · |i − j|, float32: ``(H, T, S)`` for places ``(T,)`` and ``(S,)``; with a row for each
-        sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
+        each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
         """
-        distances = (query_places[..., :, None] - key_places[..., None, :]).abs().float()
+        distances = (query_positions[..., :, None] - key_positions[..., None, :]).abs().float()
         slopes = torch.tensor(self.slopes, device=distances.device)
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
 
@@ -223,16 +224,16 @@ class ALiBi(nn.Module):
         return f"num_heads={self.num_heads}"
 
 
-def _encode(places: Tensor, dim: int, base: float) -> Tensor:
-    """Encodings ``(…, dim)`` of ``places (…)``, as precise as the device allows."""
+def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
+    """Encodings ``(…, dim)`` of ``positions (…)``, as precise as the device allows."""
     check_size("dim", dim)
-    angles = _angles(places, dim, base)
+    angles = _angles(positions, dim, base)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
 
 
-def _angles(places: Tensor, dim: int, base: float) -> Tensor:
-    frequencies = _frequencies(dim, base, places.device)
-    return places[..., None].to(frequencies.dtype) * frequencies
+def _angles(positions: Tensor, dim: int, base: float) -> Tensor:
+    frequencies = _frequencies(dim, base, positions.device)
+    return positions[..., None].to(frequencies.dtype) * frequencies
 
 
 def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
@@ -243,14 +244,14 @@ def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
     return base ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
 
 
-def _places(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
+def _positions(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
     """The positions ``(T,)`` or ``(B, T)`` of vectors ``x (B, T, dim)`` that come after ``offset`` others."""
-    _check_placed(x, dim, offset)
+    _check_vectors(x, dim, offset)
     tokens = torch.arange(x.shape[1], device=x.device)
     return offset.to(x.device)[:, None] + tokens if isinstance(offset, Tensor) else offset + tokens
 
 
-def _check_placed(x: Tensor, dim: int, offset: int | Tensor) -> None:
+def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
     if isinstance(offset, Tensor):
@@ -273,4 +274,4 @@ def _check_dtype(dtype: torch.dtype) -> None:
 def _check_even(name: str, size: int) -> None:
     check_size(name, size)
     if size % 2:
-        raise ValueError(f"{name}: expected an even size, since entries turn in pairs, got {size}")
+        raise ValueError(f"{name}: expected an even size, since entries are rotated in pairs, got {size}")

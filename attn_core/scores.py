@@ -1,7 +1,7 @@
 """Scoring functions: how well does a query fit a key?
 
 Each is a module with two steps, so that keys which serve many queries are worked on once:
-``score(queries, prepare(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``.
+``score(queries, project_keys(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``.
 Calling the module does both steps.
 """
 
@@ -19,7 +19,7 @@ class Dot(nn.Module):
     Source: Luong et al. 2015, section 3.1, "dot".
     """
 
-    def prepare(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         """What can be computed from the keys alone: here, nothing. ``(…, S, D)`` to ``(…, S, D)``."""
         return keys
 
@@ -34,8 +34,8 @@ class Dot(nn.Module):
         return queries @ prepared.transpose(-2, -1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, prepare(keys))``."""
-        return self.score(queries, self.prepare(keys))
+        """``score(queries, project_keys(keys))``."""
+        return self.score(queries, self.project_keys(keys))
 
 
 class ScaledDot(Dot):
@@ -66,7 +66,7 @@ class General(nn.Module):
         check_size("key_dim", key_dim)
         self.key_to_query = nn.Linear(key_dim, query_dim, bias=False)
 
-    def prepare(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         """W k, the keys seen from the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
         _check_vectors("keys", keys, size=self.key_to_query.in_features, weight=self.key_to_query.weight)
         return self.key_to_query(keys)
@@ -78,8 +78,8 @@ class General(nn.Module):
         return queries @ prepared.transpose(-2, -1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, prepare(keys))``."""
-        return self.score(queries, self.prepare(keys))
+        """``score(queries, project_keys(keys))``."""
+        return self.score(queries, self.project_keys(keys))
 
 
 class Additive(nn.Module):
@@ -103,7 +103,7 @@ class Additive(nn.Module):
         self.key = nn.Linear(key_dim, hidden_dim, bias=False)
         self.energy = nn.Linear(hidden_dim, 1, bias=False)
 
-    def prepare(self, keys: Tensor) -> Tensor:
+    def project_keys(self, keys: Tensor) -> Tensor:
         """U k, the keys' half of the perceptron: ``(…, S, Dk)`` to ``(…, S, hidden)``."""
         _check_vectors("keys", keys, size=self.key.in_features, weight=self.key.weight)
         return self.key(keys)
@@ -116,8 +116,8 @@ class Additive(nn.Module):
         return self.energy(hidden).squeeze(-1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, prepare(keys))``."""
-        return self.score(queries, self.prepare(keys))
+        """``score(queries, project_keys(keys))``."""
+        return self.score(queries, self.project_keys(keys))
 
 
 def _check_vectors(

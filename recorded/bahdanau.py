@@ -13,7 +13,7 @@ import torch
 
 from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import forced_attention, translate
+from attn_core.decode import teacher_forced_attention, translate
 from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
 from attn_core.train import History, fit
@@ -44,7 +44,7 @@ def scores(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab], *, be
     wanted = [p.target for p in pairs]
     result = {"bleu": bleu(found, wanted), "exact": 100 * exact_match(found, wanted)}
     if isinstance(model.decoder, BahdanauDecoder):
-        maps = forced_attention(model, pairs, *vocabs)
+        maps = teacher_forced_attention(model, pairs, *vocabs)
         result["alignment_error"] = alignment_error(maps, [p.links for p in pairs])
         result["late"] = one_late(maps, pairs)
     return result

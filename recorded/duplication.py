@@ -118,7 +118,7 @@ def met(model: LanguageModel, tokens: Tensor) -> Tensor:
     With scores of zero every token that is seen has a weight above zero, and one-hot positions as values show it.
     """
     mechanism, half = model.attention.mechanism, tokens.shape[1] // 2
-    q, _ = model.attention.prepare(model.first(model.positions(model.embedding(tokens[:, :-1]))))
+    q, _ = model.attention.project_kv(model.first(model.positions(model.embedding(tokens[:, :-1]))))
     if not isinstance(mechanism, LSHAttention):
         return torch.ones(*q.shape[:2], half - 1, dtype=torch.bool)
     places = torch.eye(q.shape[2]).expand(*q.shape[:2], -1, -1)

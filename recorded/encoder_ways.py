@@ -8,7 +8,7 @@ import torch
 
 from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Pair, Vocab
-from attn_core.decode import forced_attention
+from attn_core.decode import teacher_forced_attention
 from attn_core.metrics import true_sources
 from recorded.bahdanau import train
 
@@ -48,9 +48,9 @@ def run(folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for kind in ("one-way", "two-way"):
         model, _ = train(kind, SEEDS[0], pairs, vocabs, lambda model: {})
-        (example,) = forced_attention(model, [EXAMPLE], *vocabs)
+        (example,) = teacher_forced_attention(model, [EXAMPLE], *vocabs)
         result[kind] = {
-            "places": places(forced_attention(model, test, *vocabs), test),
+            "places": places(teacher_forced_attention(model, test, *vocabs), test),
             "example": [[round(weight, 4) for weight in row] for row in example.tolist()],
         }
     return result

@@ -13,7 +13,7 @@ import torch
 from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core import MultiHeadAttention
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import forced_heads, translate
+from attn_core.decode import teacher_forced_heads, translate
 from attn_core.metrics import alignment_error, bleu, exact_match
 from attn_core.seq2seq import Encoder, MultiHeadDecoder, Seq2Seq
 from attn_core.train import fit
@@ -63,8 +63,8 @@ def measure(kind: str, seed: int, parts: dict[str, list[Pair]], vocabs: tuple[Vo
     batches = Batches(parts["train"], *vocabs, batch_size=BATCH_SIZE, seed=seed)
     history = fit(model, batches, epochs=EPOCHS, learning_rate=LEARNING_RATE, seed=seed, progress=False)
     heads, tried = range(KINDS[kind][0]), parts["test"][:TRIED]
-    maps, links = forced_heads(model, parts["test"], *vocabs), [p.links for p in parts["test"]]
-    (example,) = forced_heads(model, [EXAMPLE], *vocabs)
+    maps, links = teacher_forced_heads(model, parts["test"], *vocabs), [p.links for p in parts["test"]]
+    (example,) = teacher_forced_heads(model, [EXAMPLE], *vocabs)
     result = {
         "model": kind,
         "seed": seed,

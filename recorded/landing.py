@@ -7,7 +7,7 @@ import torch
 
 from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batches, Vocab
-from attn_core.decode import forced_attention, translate
+from attn_core.decode import teacher_forced_attention, translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit
 
@@ -30,7 +30,7 @@ def run(folder: Path) -> dict[str, Any]:
         learning_rate=7e-3,
         progress=False,
     )
-    (weights,) = forced_attention(model, [EXAMPLE], english, french)
+    (weights,) = teacher_forced_attention(model, [EXAMPLE], english, french)
     translation = translate(model, [EXAMPLE.source], english, french, beam_size=4)[0]
     return {
         "title": "English to French",

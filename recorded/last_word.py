@@ -11,7 +11,7 @@ import torch
 
 from attn_book.corpus.grammar import corpus
 from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import forced_attention
+from attn_core.decode import teacher_forced_attention
 from attn_core.metrics import true_sources
 from attn_core.seq2seq import Seq2Seq
 from attn_core.train import fit
@@ -38,7 +38,7 @@ def probabilities(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]
 def wrong(model: Seq2Seq, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> list[dict[int, bool]]:
     """Of each sentence: its linked target words, and whether the most attended source word is not a true one."""
     found = []
-    for pair, weights in zip(pairs, forced_attention(model, pairs, *vocabs), strict=True):
+    for pair, weights in zip(pairs, teacher_forced_attention(model, pairs, *vocabs), strict=True):
         guesses = weights.argmax(1).tolist()
         found.append({t: guesses[t] not in sources for t, sources in true_sources(pair.links).items()})
     return found

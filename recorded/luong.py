@@ -13,7 +13,7 @@ from torch import nn
 
 from attn_book.corpus.grammar import EXAMPLE, corpus
 from attn_core.data import Batch, Batches, Pair, Vocab
-from attn_core.decode import forced_attention, translate
+from attn_core.decode import teacher_forced_attention, translate
 from attn_core.metrics import alignment_error, bleu, exact_match
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq import (
@@ -85,7 +85,7 @@ def scores(model: nn.Module, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> 
     return {
         "bleu": bleu([t.words for t in found], wanted),
         "exact": 100 * exact_match([t.words for t in found], wanted),
-        "alignment_error": alignment_error(forced_attention(model, pairs, *vocabs), [p.links for p in pairs]),
+        "alignment_error": alignment_error(teacher_forced_attention(model, pairs, *vocabs), [p.links for p in pairs]),
         "cut_off": sum(not t.finished for t in found) / len(found),
     }
 
@@ -106,7 +106,7 @@ def measure(kind: str, seed: int, parts: dict[str, list[Pair]], vocabs: tuple[Vo
         validate_every=len(batches) // 2,
         progress=False,
     )
-    (example,) = forced_attention(model, [EXAMPLE], *vocabs)
+    (example,) = teacher_forced_attention(model, [EXAMPLE], *vocabs)
     result = {
         "model": kind,
         "seed": seed,

@@ -173,7 +173,7 @@ def word_logits(model: Transformer, batch: Batch, where: Spots, cut: Cut) -> Ten
     states = model.encoder(model.source_embedding(batch.source), mask=seen & may(cut.encoder, where, length, length))
     x = model.decoder(
         model.target_embedding(batch.target_in),
-        model.decoder.prepare(states),
+        model.decoder.project_kv(states),
         mask=may(cut.decoder, where, size, size),
         memory_mask=seen & may(cut.cross, where, size, length),
     )

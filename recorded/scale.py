@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def train(options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """Train one model in all processes, and report how fast it was and how well it translates."""
-    data = distributed.by_first(partial(tatoeba_corpus, train=options.pairs))
+    data = distributed.broadcast_from_rank0(partial(tatoeba_corpus, train=options.pairs))
     vocabs = Vocab(pair.source for pair in data.train), Vocab(pair.target for pair in data.train)
     config = TransformerConfig(
         len(vocabs[1]),

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from attn_core.data import Pair, Vocab
-from attn_core.decode import beam, forced_attention, forced_heads, greedy, translate
+from attn_core.decode import beam, greedy, teacher_forced_attention, teacher_forced_heads, translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS
@@ -34,7 +34,7 @@ class TableModel(nn.Module):
             self.table[..., [Vocab.PAD, Vocab.BOS, Vocab.UNK]] = -1e9
         self.attends = attends
 
-    def start(self, source, lengths):
+    def init_state(self, source, lengths):
         size = len(source)
         return TableState(torch.zeros(size, 2, dtype=torch.long), source[:, 0], None)
 
@@ -166,7 +166,7 @@ def test_a_refusal_leaves_the_models_mode(training):
         translate(model, [("sleep",)], english, french, max_length=0)
     without = small(FixedContextDecoder).train(training)
     with pytest.raises(ValueError, match="one module"):
-        forced_attention(without, pairs, english, french)
+        teacher_forced_attention(without, pairs, english, french)
     assert model.training == without.training == training
 
 
@@ -177,12 +177,12 @@ def test_an_unknown_word_is_translated_as_unknown():
 
 def test_forced_attention_is_the_attention_to_the_true_words():
     model = small()
-    maps = forced_attention(model, pairs, english, french, batch_size=2)
+    maps = teacher_forced_attention(model, pairs, english, french, batch_size=2)
     assert [tuple(weights.shape) for weights in maps] == [(3, 4), (2, 2), (4, 5)]
     model.eval()
     for pair, weights in zip(pairs, maps, strict=True):
         source = torch.tensor([[*english.encode(pair.source), EOS]])
-        state = model.start(source, torch.tensor([source.shape[1]]))
+        state = model.init_state(source, torch.tensor([source.shape[1]]))
         for t, token in enumerate([Vocab.BOS, *french.encode(pair.target)[:-1]]):
             _, state = model.step(torch.tensor([token]), state)
             assert torch.allclose(state.weights[0], weights[t], atol=1e-6)
@@ -193,11 +193,13 @@ def test_forced_heads_keep_what_forced_attention_averages():
         return MultiHeadDecoder(vocab_size, **sizes, num_heads=2)
 
     model = small(two_heads)
-    heads = forced_heads(model, pairs, english, french, batch_size=2)
+    heads = teacher_forced_heads(model, pairs, english, french, batch_size=2)
     assert [tuple(weights.shape) for weights in heads] == [(2, 3, 4), (2, 2, 2), (2, 4, 5)]
-    for pair, weights, mean in zip(pairs, heads, forced_attention(model, pairs, english, french), strict=True):
+    for pair, weights, mean in zip(pairs, heads, teacher_forced_attention(model, pairs, english, french), strict=True):
         assert torch.allclose(weights.mean(0), mean)
-        state = model.start(torch.tensor([[*english.encode(pair.source), EOS]]), torch.tensor([len(pair.source) + 1]))
+        state = model.init_state(
+            torch.tensor([[*english.encode(pair.source), EOS]]), torch.tensor([len(pair.source) + 1])
+        )
         query, _ = model.decoder.rnn(model.decoder.embedding(torch.tensor([[Vocab.BOS]])), state.hidden[None])
         first = model.decoder.attention.query(query)[0, 0].view(2, 1, 4) @ state.keys[0].mT / 2
         assert torch.allclose(first.softmax(-1)[:, 0], weights[:, 0], atol=1e-6)
@@ -220,7 +222,7 @@ def test_forced_heads_keep_what_forced_attention_averages():
         (lambda: translate(small(), [("a",)], english, french, beam_size=0), "beam_size: expected an integer"),
         (lambda: translate(small(), [("a",)], english, french, batch_size=0), "batch_size: expected an integer"),
         (
-            lambda: forced_attention(small(FixedContextDecoder), pairs, english, french),
+            lambda: teacher_forced_attention(small(FixedContextDecoder), pairs, english, french),
             r"model: expected one module .* \[\]",
         ),
     ],

@@ -6,13 +6,13 @@ from attn_core import masks
 
 def test_valid_marks_positions_below_each_length():
     expected = torch.tensor([[False, False, False], [True, True, False], [True, True, True]])
-    assert torch.equal(masks.valid(torch.tensor([0, 2, 3]), 3), expected)
+    assert torch.equal(masks.length_mask(torch.tensor([0, 2, 3]), 3), expected)
 
 
 def test_valid_takes_any_leading_axes_and_size_zero():
-    assert masks.valid(torch.tensor([[1, 2], [0, 3]]), 3).shape == (2, 2, 3)
-    assert masks.valid(torch.tensor([0]), 0).shape == (1, 0)
-    assert masks.valid(torch.empty(0, dtype=torch.long), 4).shape == (0, 4)
+    assert masks.length_mask(torch.tensor([[1, 2], [0, 3]]), 3).shape == (2, 2, 3)
+    assert masks.length_mask(torch.tensor([0]), 0).shape == (1, 0)
+    assert masks.length_mask(torch.empty(0, dtype=torch.long), 4).shape == (0, 4)
 
 
 def test_padding_has_the_contracts_shape():
@@ -40,13 +40,13 @@ def test_causal_with_an_offset_per_row():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: masks.valid([1, 2], 3), "lengths: expected an integer tensor, got list"),
-        (lambda: masks.valid(torch.tensor([1.0]), 3), "lengths: expected an integer tensor, got torch.float32"),
-        (lambda: masks.valid(torch.tensor([True]), 3), "lengths: expected an integer tensor, got torch.bool"),
-        (lambda: masks.valid(torch.tensor([4, 1]), 3), "lengths: expected lengths from 0 to 3, got 4"),
-        (lambda: masks.valid(torch.tensor([-1, 9]), 3), "lengths: expected lengths from 0 to 3, got -1"),
-        (lambda: masks.valid(torch.tensor([1]), -1), "size: expected a size of at least 0, got -1"),
-        (lambda: masks.valid(torch.tensor([1]), 3.5), "size: expected a size of at least 0, got 3.5"),
+        (lambda: masks.length_mask([1, 2], 3), "lengths: expected an integer tensor, got list"),
+        (lambda: masks.length_mask(torch.tensor([1.0]), 3), "lengths: expected an integer tensor, got torch.float32"),
+        (lambda: masks.length_mask(torch.tensor([True]), 3), "lengths: expected an integer tensor, got torch.bool"),
+        (lambda: masks.length_mask(torch.tensor([4, 1]), 3), "lengths: expected lengths from 0 to 3, got 4"),
+        (lambda: masks.length_mask(torch.tensor([-1, 9]), 3), "lengths: expected lengths from 0 to 3, got -1"),
+        (lambda: masks.length_mask(torch.tensor([1]), -1), "size: expected a size of at least 0, got -1"),
+        (lambda: masks.length_mask(torch.tensor([1]), 3.5), "size: expected a size of at least 0, got 3.5"),
         (lambda: masks.causal(2.0, 3), "query_length: expected a length of at least 0, got 2.0"),
         (lambda: masks.padding(torch.tensor(1), 3), r"lengths: expected shape \(B,\) or \(B, T\), got \(\)"),
         (lambda: masks.causal(-1, 3), "query_length: expected a length of at least 0, got -1"),
@@ -71,8 +71,8 @@ def test_wrong_input_is_named(call, message):
 )
 def test_heads_are_sorted_by_the_key_head_that_they_read(shape, sorted_by_head):
     x = torch.arange(torch.Size(shape).numel()).view(shape)
-    found = masks.by_key_head(x, 2)
-    assert found.shape == sorted_by_head and masks.by_key_head(None, 2) is None
+    found = masks.group_by_kv_head(x, 2)
+    assert found.shape == sorted_by_head and masks.group_by_kv_head(None, 2) is None
     if shape[0] == 6:  # three query heads in a row read each key head
         assert torch.equal(found[0, 1, 0], x[3])
 

@@ -69,9 +69,9 @@ def test_cross_attention_takes_keys_and_values_of_other_sizes_and_lengths():
 def test_what_is_prepared_once_serves_every_read():
     layer = make(12, 3, key_dim=5)
     queries, keys = draw(2, 3, 12), draw(2, 6, 5, seed=1)
-    k, v = layer.prepare(keys)
-    torch.testing.assert_close(layer.read(queries, k, v), layer(queries, keys))
-    torch.testing.assert_close(layer.read(queries[:, 1:2], k, v), layer(queries, keys)[:, 1:2])
+    k, v = layer.project_kv(keys)
+    torch.testing.assert_close(layer.attend(queries, k, v), layer(queries, keys))
+    torch.testing.assert_close(layer.attend(queries[:, 1:2], k, v), layer(queries, keys)[:, 1:2])
 
 
 def gradients(out, inputs, toward):
@@ -87,7 +87,7 @@ def test_with_copied_weights_it_equals_torch(bias, causal):
         nn.init.normal_(torch_layer.out_proj.bias)
     ours = MultiHeadAttention.from_torch(torch_layer)
     x, toward = draw(3, 7, 16).requires_grad_(), draw(3, 7, 16, seed=1) / 21  # as of a mean over the 21 tokens
-    hidden = ~masks.valid(LENGTHS, 7)
+    hidden = ~masks.length_mask(LENGTHS, 7)
     future = ~masks.causal(7, 7) if causal else None
     wanted, _ = torch_layer(x, x, x, key_padding_mask=hidden, attn_mask=future, need_weights=False)
     found = ours(x, mask=masks.padding(LENGTHS, 7), causal=causal)
@@ -383,7 +383,7 @@ def test_shared_queries_and_keys_go_on_from_a_cache_and_are_captured(positions):
     with capture_attention(layer) as maps:
         whole = layer(x, causal=True)
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=0)
-    weights = layer.read_with_weights(x, *layer.prepare(x), causal=True)[1]
+    weights = layer.attend_with_weights(x, *layer.project_kv(x), causal=True)[1]
     torch.testing.assert_close(maps[""][0], weights, atol=1e-6, rtol=0)
 
 

@@ -98,7 +98,7 @@ def test_step_by_step_it_equals_the_contiguous_cache(block_size, heads):
         keys, values = cache.append(k, v, torch.tensor(new))
         slots, copies = tables.append_all(dict(zip(rows, new, strict=True)))
         assert copies == []
-        true = masks.valid(torch.tensor(new), tokens).flatten()
+        true = masks.length_mask(torch.tensor(new), tokens).flatten()
         pool.write(slots, flat(k)[true], flat(v)[true])
         wanted = attention(q, keys, values, mask=masks.causal(tokens, keys.shape[2], before))
         # Here a row's new tokens come first, with padding behind; there they come last.

@@ -104,7 +104,7 @@ PLACES = {"shared": torch.tensor([0, 5, 2]), "by row": torch.tensor([[0, 1, 2], 
 @pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
 def test_rotary_is_a_product_of_complex_numbers(places):
     x = draw(2, 3, 3, 4)
-    found = Rotary(4).turn(x, places)
+    found = Rotary(4).rotate(x, places)
     rows = places.expand(2, 3)
     for b in range(2):
         for n in range(3):
@@ -120,7 +120,7 @@ def test_turned_products_depend_on_the_distance_alone():
     rotary, q, k = Rotary(8), draw(1, 2, 1, 8), draw(1, 2, 1, 8, seed=1)
 
     def product(i, j):
-        return (rotary.turn(q, torch.tensor([i])) * rotary.turn(k, torch.tensor([j]))).sum(-1)
+        return (rotary.rotate(q, torch.tensor([i])) * rotary.rotate(k, torch.tensor([j]))).sum(-1)
 
     torch.testing.assert_close(product(3, 7), product(103, 107), atol=1e-5, rtol=0)
     assert not torch.allclose(product(3, 7), product(7, 3), atol=1e-2), "and on its sign"
@@ -130,15 +130,15 @@ def test_turned_products_depend_on_the_distance_alone():
 def test_rotary_keeps_dtype_and_input(dtype):
     x = draw(1, 2, 5, 6, dtype=dtype)
     before, places = x.clone(), torch.arange(5)
-    found = Rotary(6).turn(x, places)
+    found = Rotary(6).rotate(x, places)
     assert found.dtype == dtype and torch.equal(x, before)
-    wanted = Rotary(6).turn(x.double(), places)
+    wanted = Rotary(6).rotate(x.double(), places)
     torch.testing.assert_close(found.double(), wanted, atol=reference.tolerance(dtype), rtol=0)
 
 
 def test_gradients_of_rotary_are_right():
     x = draw(2, 2, 3, 4, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: Rotary(4).turn(x, torch.tensor([[0, 2, 5], [1, 1, 3]])), x)
+    assert torch.autograd.gradcheck(lambda x: Rotary(4).rotate(x, torch.tensor([[0, 2, 5], [1, 1, 3]])), x)
 
 
 SLOPES = {
@@ -165,7 +165,7 @@ def test_alibi_takes_places_of_each_row():
     for row in range(2):
         assert torch.equal(found[row], ALiBi(2).bias(queries[row], torch.arange(7)))
     x = draw(1, 2, 3, 4)
-    assert ALiBi(2).turn(x, torch.arange(3)) is x and Rotary(4).bias(queries[0], queries[0]) is None
+    assert ALiBi(2).rotate(x, torch.arange(3)) is x and Rotary(4).bias(queries[0], queries[0]) is None
 
 
 X = torch.zeros(2, 3, 4)
@@ -181,7 +181,7 @@ X = torch.zeros(2, 3, 4)
         (lambda: sinusoidal(3, 4, base=math.inf), "base: expected a finite number above 0, got inf"),
         (lambda: sinusoidal(3, 4, dtype=torch.int64), "dtype: expected a floating dtype, got torch.int64"),
         (lambda: relative_rotation(math.nan, 4), "delta: expected a finite number, got nan"),
-        (lambda: relative_rotation(1, 5), "dim: expected an even size, since entries turn in pairs, got 5"),
+        (lambda: relative_rotation(1, 5), "dim: expected an even size, since entries are rotated in pairs, got 5"),
         (lambda: Sinusoidal(0), "dim: expected an integer of at least 1, got 0"),
         (lambda: Sinusoidal(4, base="2"), "base: expected a finite number above 0, got '2'"),
         (lambda: Sinusoidal(4)(X[0]), r"x: expected a floating tensor of shape \(batch, length, 4\)"),
@@ -196,8 +196,8 @@ X = torch.zeros(2, 3, 4)
         (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),
         (lambda: Learned(8, 4)(X, offset=6), "x: expected positions below max_length 8, got position 8"),
         (lambda: Rotary(5), "head_dim: expected an even size"),
-        (lambda: Rotary(4).turn(X, torch.arange(3)), r"x: expected a floating tensor \(batch, heads, length, 4\)"),
-        (lambda: Rotary(4).turn(X[None], torch.arange(2)), "places: expected 3 of them"),
+        (lambda: Rotary(4).rotate(X, torch.arange(3)), r"x: expected a floating tensor \(batch, heads, length, 4\)"),
+        (lambda: Rotary(4).rotate(X[None], torch.arange(2)), "positions: expected 3 of them"),
         (lambda: ALiBi(0), "num_heads: expected an integer of at least 1, got 0"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attn_core.data import Vocab
-from attn_core.decode import Sampler, generate, greedy, likeliest, sample, top_k, top_p
+from attn_core.decode import Sampler, argmax, generate, greedy, sample, top_k, top_p
 from attn_core.positions import ALiBi, Learned, Rotary
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import LanguageModel, Transformer, TransformerConfig
@@ -109,7 +109,7 @@ def test_inputs_are_left_as_they_are():
 def test_a_vanishing_temperature_takes_the_likeliest(temperature):
     logits = 5 * torch.randn(50, 30, generator=seeded())
     assert torch.equal(Sampler(temperature=temperature)(logits), logits.argmax(-1))
-    assert torch.equal(likeliest(logits), logits.argmax(-1))
+    assert torch.equal(argmax(logits), logits.argmax(-1))
 
 
 def test_a_sampler_is_frozen():
@@ -222,7 +222,7 @@ def third(logits):
 
 
 @pytest.mark.parametrize("kind", POSITIONS)
-@pytest.mark.parametrize("pick", [likeliest, third])
+@pytest.mark.parametrize("pick", [argmax, third])
 def test_ragged_prompts_go_on_as_each_alone_and_without_a_cache(kind, pick):
     """Also where a row ends before the others, and at positions that none of them alone would reach."""
     finished = []
@@ -281,7 +281,7 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         (lambda: top_p(torch.tensor([1, 2]), 0.5), "logits: expected a floating tensor .* got torch.int64"),
         (lambda: top_p(LOGITS, 0.0), r"p: expected a probability in \(0, 1\], got 0.0"),
         (lambda: top_p(LOGITS, 1.1), r"p: expected a probability in \(0, 1\], got 1.1"),
-        (lambda: Sampler(temperature=0), r"temperature: expected a finite number above 0 \(pick=likeliest .*\), got 0"),
+        (lambda: Sampler(temperature=0), r"temperature: expected a finite number above 0 \(pick=argmax .*\), got 0"),
         (lambda: Sampler(temperature=-1.0), "temperature: expected a finite number above 0"),
         (lambda: Sampler(temperature=math.inf), "temperature: .* got inf"),
         (lambda: Sampler(temperature="hot"), "temperature: .* got 'hot'"),

@@ -38,7 +38,7 @@ def test_leading_axes_strides_and_prepared_keys(kind):
     q = torch.randn(2, 4, 3, 4).double().transpose(1, 2)
     k = torch.randn(2, 3, 4, 7).double().transpose(-2, -1)
     before = q.clone(), k.clone()
-    scores = score.score(q, score.prepare(k))
+    scores = score.score(q, score.project_keys(k))
     assert scores.shape == (2, 3, 4, 7)
     assert torch.equal(scores, score(q, k))
     assert torch.allclose(scores[1, 2], by_loops(score, q[1, 2], k[1, 2]), atol=1e-12)

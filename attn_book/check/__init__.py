@@ -1,6 +1,6 @@
 """Checks: of what a reader wrote for an exercise, and of attention layers; and broken layers to try them on."""
 
-from attn_book.check.alignment import alignment_error, leak
+from attn_book.check.alignment import alignment_error_rate, leak
 from attn_book.check.biases import alibi_bias, relative_bias
 from attn_book.check.buckets import k_means, met
 from attn_book.check.choice import reinforce_gradient, reinforce_spread
@@ -12,17 +12,17 @@ from attn_book.check.heads import grouped_attention, multi_head
 from attn_book.check.layer_tests import TESTS, symptoms
 from attn_book.check.linear import by_chunks, read_on, series
 from attn_book.check.pages import blocks_touched, gather_pages
-from attn_book.check.pictures import contrastive_loss, exchanged, floor
+from attn_book.check.pictures import clip_loss, exchanged, floor
 from attn_book.check.places import order_matrix, sinusoids
-from attn_book.check.pooling import attention, edge_weights, find_beta
+from attn_book.check.pooling import dot_product_attention, edge_weights, find_beta
 from attn_book.check.pretraining import hide_words, pseudo_log_likelihood
 from attn_book.check.readings import leave_one_out, score_gradient
 from attn_book.check.relative import rotary_scores
 from attn_book.check.skipping import causal_tiles, needed_tiles, windowed
-from attn_book.check.softmax import masked_softmax, softmax_backward
+from attn_book.check.softmax import softmax_backward, softmax_with_mask
 from attn_book.check.sparse import layers_needed, pairs, pattern
 from attn_book.check.tiles import merge, running_sums
-from attn_book.check.translator import add_norm, beam_step, smoothed_loss
+from attn_book.check.translator import add_norm, beam_step, label_smoothing
 from attn_book.check.word_vectors import ppmi
 from attn_book.check.writing import match_two, nucleus
 from attn_book.check.zoo import SPECIMENS, StepByStep, reveal, specimen
@@ -38,8 +38,8 @@ __all__ = [
     "StepByStep",
     "add_norm",
     "alibi_bias",
-    "alignment_error",
-    "attention",
+    "alignment_error_rate",
+    "dot_product_attention",
     "bahdanau_context",
     "beam_step",
     "bilinear",
@@ -47,7 +47,7 @@ __all__ = [
     "by_chunks",
     "cached_attention",
     "causal_tiles",
-    "contrastive_loss",
+    "clip_loss",
     "edge_weights",
     "exchanged",
     "find_beta",
@@ -63,7 +63,7 @@ __all__ = [
     "leak",
     "leave_one_out",
     "local_weights",
-    "masked_softmax",
+    "softmax_with_mask",
     "match_two",
     "merge",
     "met",
@@ -87,7 +87,7 @@ __all__ = [
     "sentence_context",
     "series",
     "sinusoids",
-    "smoothed_loss",
+    "label_smoothing",
     "softmax_backward",
     "specimen",
     "symptoms",

@@ -36,8 +36,8 @@ def _slopes(heads: int) -> Tensor:
     return torch.tensor(ALiBi(heads).slopes)
 
 
-def _apart(query_places: Tensor, key_places: Tensor) -> Tensor:
-    return (query_places[:, None] - key_places).abs().float()
+def _apart(query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    return (query_positions[:, None] - key_positions).abs().float()
 
 
 alibi_bias = Check(
@@ -52,8 +52,8 @@ alibi_bias = Check(
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, query_places, key_places: _bias(
-                _slopes(num_heads), (query_places[:, None] - key_places).float()
+            lambda num_heads, query_positions, key_positions: _bias(
+                _slopes(num_heads), (query_positions[:, None] - key_positions).float()
             ),
             "the distance keeps its sign",
             "What lies ahead would then gain with each place. The book takes |i − j|.",
@@ -78,8 +78,8 @@ alibi_bias = Check(
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, query_places, key_places: _bias(
-                _slopes(num_heads), _apart(torch.arange(len(query_places)), torch.arange(len(key_places)))
+            lambda num_heads, query_positions, key_positions: _bias(
+                _slopes(num_heads), _apart(torch.arange(len(query_positions)), torch.arange(len(key_positions)))
             ),
             "the places are counted from 0 instead of read",
             "The last words of a sentence stand where they stand, also when they come alone.",
@@ -93,7 +93,7 @@ alibi_bias = Check(
         ),
     ],
     hints=[
-        "(query_places[:, None] - key_places).abs() holds the distances, (T, S).",
+        "(query_positions[:, None] - key_positions).abs() holds the distances, (T, S).",
         "The slopes are 2.0 ** (-8 * torch.arange(1, H + 1) / H). Which axes make them (H, 1, 1)?",
     ],
 )
@@ -118,8 +118,8 @@ def _looked_up(table: Tensor, distances: Tensor) -> Tensor:
     return table[:, distances.clamp(-reach, reach) + reach]
 
 
-def _ahead(query_places: Tensor, key_places: Tensor) -> Tensor:
-    return key_places - query_places[:, None]
+def _ahead(query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    return key_positions - query_positions[:, None]
 
 
 def _wrapped(table: Tensor, *places: Tensor) -> Tensor:
@@ -166,8 +166,8 @@ relative_bias = Check(
             _ADDED,
         ),
         Misconception(
-            lambda table, query_places, key_places: _looked_up(
-                table, _ahead(torch.arange(len(query_places)), torch.arange(len(key_places)))
+            lambda table, query_positions, key_positions: _looked_up(
+                table, _ahead(torch.arange(len(query_positions)), torch.arange(len(key_positions)))
             ),
             "the places are counted from 0 instead of read",
             "The last words of a sentence stand where they stand, also when they come alone.",
@@ -181,7 +181,7 @@ relative_bias = Check(
         ),
     ],
     hints=[
-        "key_places - query_places[:, None] holds the distances with their signs, (T, S).",
+        "key_positions - query_positions[:, None] holds the distances with their signs, (T, S).",
         "Cut them: distances.clamp(-r, r), with r = table.shape[1] // 2. Which column belongs to distance 0?",
         "table[:, index] with an index of shape (T, S) has the shape (H, T, S).",
     ],

@@ -223,7 +223,7 @@ def hint(check: Check) -> None:
         ValueError: ``check`` is not one of the checks.
     """
     if not isinstance(check, Check):
-        raise ValueError(f"check: expected one of the checks, like check.attention, got {check!r}")
+        raise ValueError(f"check: expected one of the checks, like check.dot_product_attention, got {check!r}")
     number = check.hints_given % len(check.hints)
     check.hints_given += 1
     print(f"Hint {number + 1} of {len(check.hints)}: {check.hints[number]}")

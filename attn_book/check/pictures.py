@@ -49,7 +49,7 @@ def _by_exponentials(images: Tensor, texts: Tensor, temperature: float) -> Tenso
     return -((own / raised.sum(0)).log().mean() + (own / raised.sum(1)).log().mean()) / 2
 
 
-contrastive_loss = Check(
+clip_loss = Check(
     "contrastive_loss",
     answer=lambda images, texts, temperature: right_loss(_cosines(images, texts) / temperature),
     cases=_pair_cases,

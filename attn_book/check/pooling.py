@@ -191,7 +191,7 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.mT / math.sqrt(q.shape[-1])
 
 
-attention = Check(
+dot_product_attention = Check(
     "attention",
     answer=_mixed,
     cases=_attention_cases,

@@ -39,7 +39,7 @@ def _dot(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _turn(x: Tensor, places: Tensor) -> Tensor:
-    return Rotary(x.shape[-1]).turn(x, places)
+    return Rotary(x.shape[-1]).rotate(x, places)
 
 
 def _turn_by(x: Tensor, places: Tensor, frequencies: Tensor) -> Tensor:
@@ -62,58 +62,60 @@ def _add(x: Tensor, places: Tensor) -> Tensor:
 
 rotary_scores = Check(
     "rotary_scores",
-    answer=lambda q, k, query_places, key_places: _dot(_turn(q, query_places), _turn(k, key_places)),
+    answer=lambda q, k, query_positions, key_positions: _dot(_turn(q, query_positions), _turn(k, key_positions)),
     cases=_rotary_cases,
     close=1e-3,
     misconceptions=[
         Misconception(
-            lambda q, k, query_places, key_places: _dot(_turn(q, query_places), k),
+            lambda q, k, query_positions, key_positions: _dot(_turn(q, query_positions), k),
             "only the queries are turned",
             "The score then depends on the query's place. Turn the keys too, and only the difference is left.",
             _ROTARY,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(_turn(q, query_places), _turn(k, -key_places)),
+            lambda q, k, query_positions, key_positions: _dot(_turn(q, query_positions), _turn(k, -key_positions)),
             "queries and keys are turned in opposite directions",
             "The score then depends on the sum of the places. Turned alike, they leave the difference.",
             _ROTARY,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(_turn(q, -query_places), _turn(k, -key_places)),
+            lambda q, k, query_positions, key_positions: _dot(_turn(q, -query_positions), _turn(k, -key_positions)),
             "both are turned backwards",
             "The angle is +ωi. With the other sign, before and after are exchanged.",
             _ROTARY,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(
+            lambda q, k, query_positions, key_positions: _dot(
                 _turn(q, torch.arange(q.shape[-2])), _turn(k, torch.arange(k.shape[-2]))
             ),
-            "the places are counted from 0 instead of read",
-            "A word that comes later, alone, must be turned by its own place.",
+            "the positions are counted from 0 instead of read",
+            "A word that comes later, alone, must be rotated by its own position.",
             _ROTARY,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(_turn_halves(q, query_places), _turn_halves(k, key_places)),
+            lambda q, k, query_positions, key_positions: _dot(
+                _turn_halves(q, query_positions), _turn_halves(k, key_positions)
+            ),
             "entry j is paired with entry j + D/2",
             "Some programs do that. Here entries 2j and 2j + 1 make a plane, and learned weights fit one way only.",
             _ROTARY,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(
-                *(_turn_by(x, p, torch.ones(x.shape[-1] // 2)) for x, p in ((q, query_places), (k, key_places)))
+            lambda q, k, query_positions, key_positions: _dot(
+                *(_turn_by(x, p, torch.ones(x.shape[-1] // 2)) for x, p in ((q, query_positions), (k, key_positions)))
             ),
             "all pairs turn at the same frequency",
             "Each pair has its own, as the sinusoids have.",
             _WHERE,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _turn(q, query_places) @ _turn(k, key_places).mT,
+            lambda q, k, query_positions, key_positions: _turn(q, query_positions) @ _turn(k, key_positions).mT,
             "the scores are not divided by √D",
             "A turn changes no length, so the products grow with the size as they did.",
             _SCALE,
         ),
         Misconception(
-            lambda q, k, query_places, key_places: _dot(_add(q, query_places), _add(k, key_places)),
+            lambda q, k, query_positions, key_positions: _dot(_add(q, query_positions), _add(k, key_positions)),
             "sinusoids are added instead of used to turn",
             "A product of sums has four terms, and depends on more than the difference.",
             _ADDED,

@@ -42,7 +42,7 @@ def _top_of_all(scores: Tensor, mask: Tensor) -> Tensor:
     return raised / raised.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
-masked_softmax = Check(
+softmax_with_mask = Check(
     "masked_softmax",
     answer=right_softmax,
     cases=_softmax_cases,

@@ -139,7 +139,7 @@ def _among_others(logits: Tensor, target: Tensor, smoothing: float, pad: int) ->
     return _kept(_parts(logits, target, share), target, pad)
 
 
-smoothed_loss = Check(
+label_smoothing = Check(
     "smoothed_loss",
     answer=lambda logits, target, smoothing, pad: functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=smoothing

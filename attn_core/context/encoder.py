@@ -89,7 +89,7 @@ class ContextEncoder(nn.Module):
                 not go with them, or a mask that does not broadcast.
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        words = masks.valid(lengths, tokens.shape[1]).to(tokens.device)
+        words = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
         if words.shape != tokens.shape:
             raise ValueError(f"lengths: expected shape ({len(tokens)},), got {tuple(lengths.shape)}")
         seen = words[:, None, None]

@@ -1,10 +1,10 @@
-"""From a trained model to sentences: greedy and beam search, sampling, and forced decoding of a known target."""
+"""From a trained model to sentences: greedy and beam search, sampling, and teacher forcing."""
 
 from attn_core.decode.beam import beam
-from attn_core.decode.forced import forced_attention, forced_heads
 from attn_core.decode.hypothesis import Hypothesis, Stepper
-from attn_core.decode.pick import Pick, Sampler, likeliest, top_k, top_p
+from attn_core.decode.pick import Pick, Sampler, argmax, top_k, top_p
 from attn_core.decode.search import generate, greedy, sample
+from attn_core.decode.teacher_forcing import teacher_forced_attention, teacher_forced_heads
 from attn_core.decode.translate import Translation, translate
 
 __all__ = [
@@ -13,12 +13,12 @@ __all__ = [
     "Sampler",
     "Stepper",
     "Translation",
+    "argmax",
     "beam",
-    "forced_attention",
-    "forced_heads",
+    "teacher_forced_attention",
+    "teacher_forced_heads",
     "generate",
     "greedy",
-    "likeliest",
     "sample",
     "top_k",
     "top_p",

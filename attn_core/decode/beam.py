@@ -37,7 +37,7 @@ def beam(
     if not (is_number(length_penalty) and math.isfinite(length_penalty) and length_penalty >= 0):
         raise ValueError(f"length_penalty: expected a finite number of at least 0, got {shown(length_penalty)}")
     size, device = source.shape[0], source.device
-    state = model.start(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
+    state = model.init_state(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
     first_row = torch.arange(size, device=device)[:, None] * beam_size
     tokens = torch.full((size * beam_size,), Vocab.BOS, device=device)
     # All beams of a sentence begin alike, so only the first may speak in the first step.

@@ -16,7 +16,7 @@ class Stepper(Protocol):
     Its states can ``select(rows)`` and know the ``weights`` of the last step.
     """
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
+    def init_state(self, source: Tensor, lengths: Tensor) -> State:
         """Read ``source (B, S)`` with ``lengths (B,)``."""
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

@@ -14,7 +14,7 @@ Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
 
 
-def likeliest(logits: Tensor) -> Tensor:
+def argmax(logits: Tensor) -> Tensor:
     """The token of the greatest logit: ``(…, V)`` to ``(…)``."""
     return logits.argmax(-1)
 
@@ -80,7 +80,7 @@ class Sampler:
         number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
         if not (number and math.isfinite(self.temperature) and self.temperature > 0):
             raise ValueError(
-                f"temperature: expected a finite number above 0 (pick=likeliest is its limit), got {self.temperature!r}"
+                f"temperature: expected a finite number above 0 (pick=argmax is its limit), got {self.temperature!r}"
             )
         if self.top_k is not None:
             check_size("top_k", self.top_k)

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attn_core.contract import check_size, kind, shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper, evaluating
-from attn_core.decode.pick import Pick, Sampler, likeliest
+from attn_core.decode.pick import Pick, Sampler, argmax
 from attn_core.transformer import LanguageModel
 
 
@@ -22,7 +22,7 @@ def greedy(model: Stepper, source: Tensor, lengths: Tensor, *, max_length: int) 
     Raises:
         ValueError: ``max_length`` below 1.
     """
-    return sample(model, source, lengths, max_length=max_length, pick=likeliest)
+    return sample(model, source, lengths, max_length=max_length, pick=argmax)
 
 
 @torch.no_grad()
@@ -41,7 +41,7 @@ def sample(
     check_size("max_length", max_length)
     pick = Sampler() if pick is None else pick
     _check_pick(pick)
-    state = model.start(source, lengths)
+    state = model.init_state(source, lengths)
     tokens = torch.full((source.shape[0],), Vocab.BOS, device=source.device)
     running = torch.ones_like(tokens, dtype=torch.bool)
     total = torch.zeros(source.shape[0], device=source.device)
@@ -65,7 +65,7 @@ def sample(
 
 @torch.no_grad()
 def generate(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, pick: Pick = likeliest
+    model: LanguageModel, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, pick: Pick = argmax
 ) -> list[Hypothesis]:
     """Continue each prompt, of whatever length, with the tokens that ``pick`` takes; all of them in one batch.
 
@@ -86,7 +86,7 @@ def generate(
     ids: list[list[int]] = [[] for _ in running]
     totals = [0.0] * len(ids)
     with evaluating(model):
-        logits, state = model.start(tokens.to(device), lengths.to(device))
+        logits, state = model.prefill(tokens.to(device), lengths.to(device))
         for count in range(1, max_new_tokens + 1):
             taken, scores = _take(pick, logits)
             for row, token, score in zip(running, taken.tolist(), scores.tolist(), strict=True):
@@ -104,7 +104,7 @@ def generate(
 
 def _check_pick(pick: Pick) -> None:
     if not callable(pick) or isinstance(pick, type):
-        raise ValueError(f"pick: expected a function from logits to tokens, as likeliest or Sampler(), got {pick!r}")
+        raise ValueError(f"pick: expected a function from logits to tokens, as argmax or Sampler(), got {pick!r}")
 
 
 def _take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ class AdditiveAttention(nn.Module):
         if scale is not None:
             raise ValueError(f"scale: expected None, since additive scores are not scaled, got {scale}")
         group = q.shape[1] // k.shape[1]
-        prepared = self.score.prepare(k)  # before the heads are repeated: once for each key-value head
+        prepared = self.score.project_keys(k)  # before the heads are repeated: once for each key-value head
         prepared, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in (prepared, v))
         scores = self.score.score(q, prepared)
         wide = torch.promote_types(scores.dtype, torch.float32)

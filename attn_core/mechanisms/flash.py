@@ -251,6 +251,6 @@ def _in_tiles(
             "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
         )
     factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-    extras = (masks.by_key_head(x, groups) for x in (mask, bias))
+    extras = (masks.group_by_kv_head(x, groups) for x in (mask, bias))
     out: Tensor = _Flash.apply(q.unflatten(1, (groups, -1)), k, v, *extras, causal, factor, query_tile, key_tile)
     return out.flatten(1, 2)

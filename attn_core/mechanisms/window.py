@@ -39,7 +39,7 @@ class SlidingWindow(nn.Module):
     Source: Beltagy et al. 2020, section 3.1.
     """
 
-    places_queries = True
+    aligned_only = True
     """That a query's place among the keys follows from T and S alone."""
 
     def __init__(self, before: int, after: int | None = None, *, dilation: int = 1) -> None:
@@ -133,7 +133,7 @@ def sliding_window_attention(
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     _check_global(q, k, v, global_k, global_v, global_mask)
     factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-    extras = (masks.by_key_head(x, groups) for x in (mask, bias, global_mask))
+    extras = (masks.group_by_kv_head(x, groups) for x in (mask, bias, global_mask))
     settings = before, 0 if causal else after, dilation, factor
     out: Tensor = _SlidingWindow.apply(q.unflatten(1, (groups, -1)), k, v, global_k, global_v, *extras, *settings)
     return out.flatten(1, 2)

@@ -1,7 +1,7 @@
 """Sequence to sequence with recurrent networks: an encoder, and decoders without attention and with many kinds.
 
-A decoder reads the encoder's ``Memory`` and works one token at a time: ``start(memory)`` gives its first state, and
-``step(tokens, state)`` the scores of the next token and the next state. Training runs the same arithmetic over a
+A decoder reads the encoder's ``Memory`` and works one token at a time: ``init_state(memory)`` gives its first state,
+and ``step(tokens, state)`` the scores of the next token and the next state. Training runs the same arithmetic over a
 whole target at once.
 """
 

@@ -71,10 +71,10 @@ class BahdanauDecoder(Decoder):
         self.cells = nn.ModuleList(nn.GRUCell(size, hidden_dim) for size in inputs)
         self.output = DeepOutput(vocab_size, hidden_dim + memory_dim + embed_dim, 2 * embed_dim)
 
-    def start(self, memory: Memory) -> BahdanauState:
+    def init_state(self, memory: Memory) -> BahdanauState:
         """The state before the first token; the keys are prepared here, once."""
         hidden = self._first_hidden(memory).chunk(len(self.cells), dim=-1)
-        keys = self.score.prepare(memory.states)
+        keys = self.score.project_keys(memory.states)
         return BahdanauState(hidden, memory, keys, memory.states.new_zeros(memory.mask.shape))
 
     def step(self, tokens: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
@@ -89,7 +89,7 @@ class BahdanauDecoder(Decoder):
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
         embedded = self._embed_target(target, memory)
-        state = self.start(memory)
+        state = self.init_state(memory)
         hiddens, contexts, maps = [], [], []
         for token in embedded.unbind(1):
             context, weights = self._attend(state)

@@ -68,7 +68,7 @@ class Encoder(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """Read ``source (B, S)`` of token ids, each row true up to its entry in ``lengths (B,)``."""
         check_tokens("source", source, self.embedding.num_embeddings, axes=2)
-        mask = masks.valid(lengths, source.shape[1])
+        mask = masks.length_mask(lengths, source.shape[1])
         check_lengths(lengths, len(source))
         if not bool(mask.any(-1).all()):
             raise ValueError("lengths: expected at least one token in every sentence, got a length of 0")

@@ -42,7 +42,7 @@ class FixedContextDecoder(Decoder):
         self.rnn = nn.GRU(embed_dim + memory_dim, hidden_dim, batch_first=True)
         self.output = DeepOutput(vocab_size, hidden_dim + memory_dim + embed_dim, 2 * embed_dim)
 
-    def start(self, memory: Memory) -> FixedContextState:
+    def init_state(self, memory: Memory) -> FixedContextState:
         """The state before the first token."""
         return FixedContextState(self._first_hidden(memory), memory.final)
 
@@ -54,7 +54,7 @@ class FixedContextDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        return self._run(self._embed_target(target, memory), self.start(memory))[0]
+        return self._run(self._embed_target(target, memory), self.init_state(memory))[0]
 
     def _run(self, embedded: Tensor, state: FixedContextState) -> tuple[Tensor, Tensor]:
         context = state.context[:, None].expand(-1, embedded.shape[1], -1)

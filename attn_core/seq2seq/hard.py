@@ -41,17 +41,17 @@ class HardDecoder(BahdanauDecoder):
         ValueError: as ``BahdanauDecoder``; in use, a sentence without a word to look at.
     """
 
-    def start(self, memory: Memory) -> BahdanauState:
+    def init_state(self, memory: Memory) -> BahdanauState:
         """The state before the first token; the keys are prepared here, once."""
         self._check_memory(memory)
         if not bool(memory.mask.any(-1).all()):
             raise ValueError("memory: expected a word to look at in every sentence, got a mask with an empty row")
-        return super().start(memory)
+        return super().init_state(memory)
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:
         """A pass over ``target (B, T)`` with one source word drawn for each of its words."""
         embedded = self._embed_target(target, memory)
-        state = self.start(memory)
+        state = self.init_state(memory)
         hiddens, contexts, probabilities, positions = [], [], [], []
         for token in embedded.unbind(1):
             probability = self._probability(state)

@@ -133,11 +133,11 @@ class LuongDecoder(Decoder):
         self.attentional = nn.Linear(memory_dim + hidden_dim, hidden_dim, bias=False)
         self.logits = nn.Linear(hidden_dim, vocab_size)
 
-    def start(self, memory: Memory) -> LuongState:
+    def init_state(self, memory: Memory) -> LuongState:
         """The state before the first token; the keys are prepared here, once."""
         hidden = self._first_hidden(memory)
         weights = memory.states.new_zeros(memory.mask.shape)
-        keys = self.score.prepare(memory.states)
+        keys = self.score.project_keys(memory.states)
         return LuongState(hidden, torch.zeros_like(hidden), memory, keys, weights, position=0)
 
     def step(self, tokens: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
@@ -150,7 +150,7 @@ class LuongDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded, state = self._embed_target(target, memory), self.start(memory)
+        embedded, state = self._embed_target(target, memory), self.init_state(memory)
         pieces = embedded.split(1, dim=1) if self.input_feeding else [embedded]
         attentionals, maps = [], []
         for piece in pieces:

@@ -30,9 +30,9 @@ class Seq2Seq(nn.Module):
         """Logits ``(B, T, V)``: ``source (B, S)`` with ``lengths (B,)``, ``target (B, T)`` beginning with <bos>."""
         return self.decoder(self.encoder(source, lengths), target)
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
+    def init_state(self, source: Tensor, lengths: Tensor) -> State:
         """Read the source; give the decoder's state before the first token."""
-        return self.decoder.start(self.encoder(source, lengths))
+        return self.decoder.init_state(self.encoder(source, lengths))
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
         """One step of the decoder: logits ``(B, V)`` after ``tokens (B,)``, and the next of its own states."""

@@ -56,9 +56,9 @@ class MultiHeadDecoder(Decoder):
         self.attentional = nn.Linear(2 * hidden_dim, hidden_dim, bias=False)
         self.logits = nn.Linear(hidden_dim, vocab_size)
 
-    def start(self, memory: Memory) -> MultiHeadState:
+    def init_state(self, memory: Memory) -> MultiHeadState:
         """The state before the first token; the source is projected here, once."""
-        keys, values = self.attention.prepare(memory.states)
+        keys, values = self.attention.project_kv(memory.states)
         weights = memory.states.new_zeros(memory.mask.shape)
         return MultiHeadState(self._first_hidden(memory), memory.mask, keys, values, weights)
 
@@ -66,7 +66,7 @@ class MultiHeadDecoder(Decoder):
         """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
         embedded = self._embed_step(tokens, len(state.mask))
         queries, hidden = self.rnn(embedded[:, None], state.hidden[None].contiguous())
-        context, weights = self.attention.read_with_weights(
+        context, weights = self.attention.attend_with_weights(
             queries, state.keys, state.values, mask=state.mask[:, None, None]
         )
         return self._read_out(context, queries)[:, 0], state._replace(

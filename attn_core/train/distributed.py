@@ -62,7 +62,7 @@ def size() -> int:
     return distributed.get_world_size() if _together() else 1
 
 
-def by_first(make: Callable[[], Made]) -> Made:
+def broadcast_from_rank0(make: Callable[[], Made]) -> Made:
     """What ``make`` gives in the first process, for all of them, and at the same time; it has to be picklable.
 
     What it raises there is raised in all: no process goes on and waits for one that has stopped.
@@ -81,7 +81,7 @@ def by_first(make: Callable[[], Made]) -> Made:
     return outcome[0]
 
 
-def added_up(values: Tensor) -> Tensor:
+def all_reduce_sum(values: Tensor) -> Tensor:
     """The sum of every process's ``values``."""
     if _together():
         distributed.all_reduce(values)

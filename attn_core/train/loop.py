@@ -153,7 +153,7 @@ def fit(
     if checkpoint is not None:
         path = Path(checkpoint)
         settings |= _identity(model, batches)
-        saved = distributed.by_first(partial(load_matching, path, settings))
+        saved = distributed.broadcast_from_rank0(partial(load_matching, path, settings))
     if precision is None:
         precision = torch.bfloat16 if device.type == "cuda" else torch.float32
     model.to(device)
@@ -182,7 +182,7 @@ def fit(
                     history.seconds += time.perf_counter() - clock
                     bar.update()
                     if validate is not None and step % validate_every == 0:
-                        found = distributed.by_first(partial(_evaluated, model, validate))
+                        found = distributed.broadcast_from_rank0(partial(_evaluated, model, validate))
                         history.validation.append({"step": float(step), "seconds": history.seconds, **found})
                         bar.set_postfix(found)
                     if path is not None and (step % checkpoint_every == 0 or step == steps):
@@ -230,7 +230,7 @@ def train_step(
         total = total + own * value.detach()
     scaler.unscale_(optimizer)
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
-    found = distributed.added_up(total).item()
+    found = distributed.all_reduce_sum(total).item()
     numbers = {"loss": found} if scaler.is_enabled() else {"loss": found, "gradient's norm": norm.item()}
     for name, seen in numbers.items():
         if not math.isfinite(seen):
@@ -289,7 +289,7 @@ def _keep(
     tensors = {"losses": losses, **training_state(model, optimizer)}
     progress = {"validation": history.validation, "seconds": history.seconds, "scaler": scaler.state_dict()}
     checkpoint = Checkpoint(tensors, settings, progress)
-    distributed.by_first(partial(save, path, checkpoint))
+    distributed.broadcast_from_rank0(partial(save, path, checkpoint))
 
 
 def _evaluated(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:

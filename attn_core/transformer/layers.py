@@ -122,7 +122,7 @@ class DecoderLayer(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
-        if getattr(cross_mechanism, "places_queries", False):
+        if getattr(cross_mechanism, "aligned_only", False):
             raise ValueError(f"cross_mechanism: expected one that places no queries, got {kind(cross_mechanism)}")
         self.attention = _self_attention(config, mechanism, positions)
         self.cross_attention = MultiHeadAttention(
@@ -142,11 +142,11 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """``x (B, T, C)`` to the same shape.
 
-        ``memory`` is what ``cross_attention.prepare`` made of the encoder's output, ``memory_mask`` its mask; ``mask``
-        and ``cache`` are the self-attention's, which is causal.
+        ``memory`` is what ``cross_attention.project_kv`` made of the encoder's output, ``memory_mask`` its mask;
+        ``mask`` and ``cache`` are the self-attention's, which is causal.
         """
         x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=True, cache=cache))
-        x = self.add_cross(x, lambda x: self.cross_attention.read(x, *memory, mask=memory_mask))
+        x = self.add_cross(x, lambda x: self.cross_attention.attend(x, *memory, mask=memory_mask))
         return self.add_feed_forward(x, self.feed_forward)
 
 

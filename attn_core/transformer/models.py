@@ -90,7 +90,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
         check_tokens("source", source, self.source_embedding.tokens.num_embeddings, axes=2)
-        mask = masks.valid(lengths, source.shape[1]).to(source.device)
+        mask = masks.length_mask(lengths, source.shape[1]).to(source.device)
         check_lengths(lengths, len(source))
         return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
 
@@ -99,14 +99,14 @@ class Transformer(nn.Module):
         states, mask = self.encode(source, lengths)
         check_tokens("target", target, self.config.vocab_size, axes=2, batch=source.shape[0])
         x = self.target_embedding(target)
-        x = self.decoder(x, self.decoder.prepare(states), memory_mask=mask[:, None, None])
+        x = self.decoder(x, self.decoder.project_kv(states), memory_mask=mask[:, None, None])
         return self.target_embedding.logits(x)
 
-    def start(self, source: Tensor, lengths: Tensor) -> TransformerState:
+    def init_state(self, source: Tensor, lengths: Tensor) -> TransformerState:
         """Read the source; give the state before the first token."""
         states, mask = self.encode(source, lengths)
         caches = new_caches(self.decoder.layers, source.shape[0], _FIRST_ROOM)
-        return TransformerState(caches, self.decoder.prepare(states), mask)
+        return TransformerState(caches, self.decoder.project_kv(states), mask)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
@@ -150,7 +150,7 @@ class TransformerEncoder(_SingleStack):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        mask = masks.valid(lengths, tokens.shape[1]).to(tokens.device)
+        mask = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
         check_lengths(lengths, len(tokens))
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
 
@@ -173,13 +173,13 @@ class LanguageModel(_SingleStack):
         return self.embedding.logits(self.stack(self.embedding(tokens), causal=True))
 
     @torch.no_grad()
-    def start(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, LanguageModelState]:
+    def prefill(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, LanguageModelState]:
         """Read prompts ``tokens (B, T)``, of which the first ``lengths (B,)`` are true, at least one.
 
         Returns the logits ``(B, V)`` of the token after each prompt, and the state.
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        masks.valid(lengths, tokens.shape[1])  # for its errors
+        masks.length_mask(lengths, tokens.shape[1])  # for its errors
         check_lengths(lengths, len(tokens))
         if int(lengths.min()) < 1:
             raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")

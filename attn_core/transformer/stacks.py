@@ -108,10 +108,10 @@ class DecoderStack(nn.Module):
         )
         self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
 
-    def prepare(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def project_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Every layer's cross-attention keys and values of the encoder's output ``(B, S, C)``, made once."""
         layers: Any = self.layers
-        return [layer.cross_attention.prepare(memory) for layer in layers]
+        return [layer.cross_attention.project_kv(memory) for layer in layers]
 
     def forward(
         self,
@@ -122,7 +122,7 @@ class DecoderStack(nn.Module):
         memory_mask: Tensor | None = None,
         caches: Sequence[KVCache] | None = None,
     ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` as ``prepare`` gives it."""
+        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` as ``project_kv`` gives it."""
         for number, layer in enumerate(self.layers):
             cache = None if caches is None else caches[number]
             x = layer(x, memory[number], mask=mask, memory_mask=memory_mask, cache=cache)
@@ -146,4 +146,4 @@ def placed(
     if positions is not None:
         check_factory("positions", positions)
     made: Any = Sinusoidal(config.model_dim) if positions is None else positions()
-    return (None, made) if hasattr(made, "turn") else (made, None)
+    return (None, made) if hasattr(made, "rotate") else (made, None)

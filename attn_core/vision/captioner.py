@@ -55,7 +55,7 @@ class ImageEncoder(nn.Module):
         if images.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
         regions = self.positions(self.layers(images).flatten(2).transpose(1, 2))
-        mask = masks.valid(lengths, regions.shape[1]).to(regions.device)
+        mask = masks.length_mask(lengths, regions.shape[1]).to(regions.device)
         check_lengths(lengths, len(regions))
         if not bool(mask.any(-1).all()):
             raise ValueError("lengths: expected at least one region in every image, got a length of 0")
@@ -99,7 +99,7 @@ def doubly_stochastic_loss(weight: float = 1.0) -> Callable[[nn.Module, Batch], 
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         # Step by step: a pass over the whole caption gives its weights to captures alone, without their gradient.
-        state = model.start(batch.source, batch.source_lengths)  # type: ignore[operator]
+        state = model.init_state(batch.source, batch.source_lengths)  # type: ignore[operator]
         looked = torch.zeros_like(state.weights)
         logits = []
         for tokens, wanted in zip(batch.target_in.unbind(1), batch.target_out.unbind(1), strict=True):

@@ -38,7 +38,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None) -> Tensor:
 
 def mask(lengths: Tensor | None, k: Tensor) -> Tensor | None:
     """Lengths (B,) as a mask (B, 1, 1, S)."""
-    return None if lengths is None else masks.valid(lengths, k.shape[2])[:, None, None]
+    return None if lengths is None else masks.length_mask(lengths, k.shape[2])[:, None, None]
 
 
 def d2l_attention() -> Attention:

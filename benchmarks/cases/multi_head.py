@@ -58,7 +58,7 @@ def of_torch(device: torch.device) -> Layer:
     layer = layer.to(device).eval()  # where no gradient is wanted, that is its faster path
 
     def attend(x: Tensor, lengths: Tensor | None) -> Tensor:
-        hidden = None if lengths is None else ~masks.valid(lengths, x.shape[1])
+        hidden = None if lengths is None else ~masks.length_mask(lengths, x.shape[1])
         out: Tensor = layer(x, x, x, key_padding_mask=hidden, need_weights=False)[0]
         return out
 

@@ -72,7 +72,7 @@ def contiguous(lengths: list[int], groups: int, device: torch.device) -> Work:
     q, counts = queries(len(lengths), device), torch.tensor(lengths, device=device)
 
     def work() -> Tensor:
-        mask = masks.valid(counts, max(lengths))[:, None, None]
+        mask = masks.length_mask(counts, max(lengths))[:, None, None]
         return attention(q, cache.keys, cache.values, mask=mask)
 
     return work
@@ -87,7 +87,7 @@ def gathered(lengths: list[int], groups: int, device: torch.device) -> Work:
 
     def work() -> Tensor:
         k, v = (store[table].transpose(1, 2).flatten(2, 3) for store in (pool.keys, pool.values))
-        mask = masks.valid(counts, k.shape[2])[:, None, None]
+        mask = masks.length_mask(counts, k.shape[2])[:, None, None]
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=groups != HEADS)
 
     return work

@@ -45,7 +45,7 @@ def test_it_computes_what_our_transformer_does_with_its_weights(d2l):
     ours = ours_with_weights_of(model)
     states, mask = ours.encode(SOURCE, LENGTHS)
     decoder = ours.decoder
-    x = decoder(ours.target_embedding(TARGET), decoder.prepare(states), memory_mask=mask[:, None, None])
+    x = decoder(ours.target_embedding(TARGET), decoder.project_kv(states), memory_mask=mask[:, None, None])
     logits, _ = model(SOURCE, TARGET, LENGTHS)
     torch.testing.assert_close(logits, model.decoder.dense(x), atol=1e-5, rtol=1e-5)
 

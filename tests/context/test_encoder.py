@@ -45,7 +45,7 @@ def test_without_context_weight_it_is_the_transformers_encoder(form, norm_first)
 def test_a_layer_equals_its_parts_with_the_context_of_what_the_attention_reads(form):
     for norm_first in (True, False):
         model = make(form, dataclasses.replace(CONFIG, norm_first=norm_first))
-        words = masks.valid(LENGTHS, 6)
+        words = masks.length_mask(LENGTHS, 6)
         x = model.embedding(TOKENS)
         for layer in model.layers:
             read = layer.add_attention.norm(x) if norm_first else x

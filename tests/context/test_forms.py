@@ -18,7 +18,7 @@ from tests.context import reference
 # Row 0: three sentences; row 1: its second is empty; row 2: one word; row 3: none. Padding is numbered wildly.
 NUMBERS = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 2, 2, 2, -7, 99], [0, 0, 1, 2, 5, 5], [3, 0, 0, 1, 2, 3]])
 LENGTHS = torch.tensor([6, 4, 1, 0])
-WORDS = masks.valid(LENGTHS, 6)
+WORDS = masks.length_mask(LENGTHS, 6)
 FORMS = [HierarchicalContext, DynamicContext]
 
 

@@ -138,8 +138,8 @@ def _(folder):
 @odd("masks: lengths of every whole dtype, and 0 and the full size")
 def _(folder):
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
-        assert masks.valid(torch.tensor([0, 3], dtype=dtype), 3).tolist() == [[False] * 3, [True] * 3]
-    assert masks.valid(whole(), 3).shape == (0, 3) and masks.causal(0, 3).shape == (0, 3)
+        assert masks.length_mask(torch.tensor([0, 3], dtype=dtype), 3).tolist() == [[False] * 3, [True] * 3]
+    assert masks.length_mask(whole(), 3).shape == (0, 3) and masks.causal(0, 3).shape == (0, 3)
 
 
 @odd("positions: a length of 0, and the thousand-millionth position")

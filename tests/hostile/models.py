@@ -23,7 +23,7 @@ from attn_core.context import (
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.decode import Sampler, beam, generate, greedy, sample, top_k, top_p, translate
-from attn_core.decode.forced import forced_attention
+from attn_core.decode.teacher_forcing import teacher_forced_attention
 from attn_core.positions import Rotary
 from attn_core.pretrain import (
     ClassHead,
@@ -102,7 +102,7 @@ def full(model, source, lengths, target):
 
 
 def start(model, tokens, lengths):
-    return model.start(tokens, lengths)
+    return model.init_state(tokens, lengths)
 
 
 def written(**others):
@@ -172,10 +172,10 @@ MODELS = [
     Row("start: lengths for others", start, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3)},
         r"lengths: expected shape \(2,\), got \(1,\)$"),
     Row("step: a batch of others", lambda model, tokens, state: model.step(tokens, state),
-        {"model": WRITER, "tokens": ids(3), "state": WRITER.start(ids(2, 3), whole(3, 3))[1]},
+        {"model": WRITER, "tokens": ids(3), "state": WRITER.init_state(ids(2, 3), whole(3, 3))[1]},
         "tokens: expected a batch of 2, as the source's, got 3$"),
     Row("step: past the vocabulary", lambda model, tokens, state: model.step(tokens, state),
-        {"model": MODEL, "tokens": whole(4, 70), "state": MODEL.start(**read())},
+        {"model": MODEL, "tokens": whole(4, 70), "state": MODEL.init_state(**read())},
         "tokens: expected token ids from 0 to 6, got 70$"),
     Row("Encoder: no hidden size", Encoder, {"vocab_size": 7, "embed_dim": 4, "hidden_dim": 0},
         "hidden_dim: expected an integer of at least 1, got 0$"),
@@ -466,9 +466,9 @@ DECODING = [
     Row("beam: penalty NaN", beam, written(length_penalty=NAN),
         "length_penalty: expected a finite number of at least 0, got nan$"),
     Row("sample: pick a number", sample, written(pick=3),
-        "pick: expected a function from logits to tokens, as likeliest or Sampler\\(\\), got 3$"),
+        "pick: expected a function from logits to tokens, as argmax or Sampler\\(\\), got 3$"),
     Row("sample: the class of a pick", sample, written(pick=Sampler),
-        "pick: expected a function from logits to tokens, as likeliest or Sampler\\(\\), got <class"),
+        "pick: expected a function from logits to tokens, as argmax or Sampler\\(\\), got <class"),
     Row("sample: a pick of floats", sample, written(pick=lambda logits: logits[:, 0]),
         r"pick: expected 2 token ids \(int64\) on cpu, got torch.float32"),
     *(
@@ -527,7 +527,7 @@ DECODING = [
         "target_vocab": VOCAB}, "source_vocab: expected a Vocab, got list$"),
     Row("translate: no beam", translate, {"model": RECURRENT, "sentences": [["a"]], "source_vocab": VOCAB,
         "target_vocab": VOCAB, "beam_size": False}, "beam_size: expected an integer of at least 1, got False$"),
-    Row("forced_attention: no attention", forced_attention, {"model": Seq2Seq(ENCODER, FixedContextDecoder(7, **SIZES)),
-        "pairs": PAIRS, "source_vocab": VOCAB, "target_vocab": VOCAB},
-        r"model: expected one module with attention weights, got \[\]$"),
+    Row("teacher_forced_attention: no attention", teacher_forced_attention,
+        {"model": Seq2Seq(ENCODER, FixedContextDecoder(7, **SIZES)), "pairs": PAIRS, "source_vocab": VOCAB,
+        "target_vocab": VOCAB}, r"model: expected one module with attention weights, got \[\]$"),
 ]

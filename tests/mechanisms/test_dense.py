@@ -153,7 +153,7 @@ def test_additive_attention_agrees_with_d2l(d2l):
         score.query.weight.copy_(peer.W_q.weight)
         score.key.weight.copy_(peer.W_k.weight)
         score.energy.weight.copy_(peer.w_v.weight)
-    out, weights = attend(score(q, k), v, masks.valid(lengths, 4)[:, None])
+    out, weights = attend(score(q, k), v, masks.length_mask(lengths, 4)[:, None])
     assert (out - expected).abs().max() < 1e-6
     assert (weights - peer.attention_weights).abs().max() < 1e-6
     mine = torch.autograd.grad(out.square().sum(), (q, k, v, *score.parameters()))

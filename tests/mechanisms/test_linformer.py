@@ -161,7 +161,7 @@ def test_multi_head_attention_takes_it():
     layer = MultiHeadAttention(16, 4, num_kv_heads=2, mechanism=Linformer(9, 5, num_kv_heads=2))
     queries, keys = torch.randn(2, 4, 16), torch.randn(2, 7, 16)
     out = layer(queries, keys)
-    k, v = layer.prepare(keys)
+    k, v = layer.project_kv(keys)
     keys = reference.linformer_slots(layer.mechanism.key_projection, k)
     values = reference.linformer_slots(layer.mechanism.value_projection, v)
     heads = attention(layer.query(queries).view(2, 4, 4, 4).transpose(1, 2), keys.float(), values.float())

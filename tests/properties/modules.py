@@ -121,7 +121,7 @@ class Inputs:
 
     @property
     def words(self) -> Tensor:
-        return masks.valid(self.lengths, self.length)
+        return masks.length_mask(self.lengths, self.length)
 
     @property
     def heads(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,7 +189,7 @@ def translated(module: nn.Module, x: Inputs) -> Tensor:
 
 
 def turned(module: Rotary, x: Inputs) -> Tensor:
-    return module.turn(x.heads[0], torch.arange(x.length) + 3)
+    return module.rotate(x.heads[0], torch.arange(x.length) + 3)
 
 
 def decoder(kind: type, **more: Any) -> Callable[[], nn.Module]:
@@ -245,7 +245,7 @@ MODULES: dict[str, Module] = {
     ),
     "DecoderLayer": Module(
         lambda: DecoderLayer(CONFIG),
-        lambda m, x: m(x.sequence(), m.cross_attention.prepare(x.states()), memory_mask=x.hidden),
+        lambda m, x: m(x.sequence(), m.cross_attention.project_kv(x.states()), memory_mask=x.hidden),
     ),
     "EncoderStack": Module(lambda: EncoderStack(CONFIG, mechanism=Dense), lambda m, x: m(x.states(), mask=x.hidden)),
     "EncoderStack, causal": Module(
@@ -254,7 +254,7 @@ MODULES: dict[str, Module] = {
     "DecoderStack": Module(
         lambda: DecoderStack(CONFIG, mechanism=Dense, cross_mechanism=Dense),
         lambda m, x: m(
-            x.sequence(), [layer.cross_attention.prepare(x.states()) for layer in m.layers], memory_mask=x.hidden
+            x.sequence(), [layer.cross_attention.project_kv(x.states()) for layer in m.layers], memory_mask=x.hidden
         ),
     ),
     "TokenEmbedding": Module(lambda: TokenEmbedding(VOCAB, CONFIG, Sinusoidal(DIM)), of_tokens),

@@ -101,7 +101,7 @@ def test_step_by_step_equals_the_whole_target(decoder, bidirectional):
     seq2seq = model(decoder, bidirectional=bidirectional).eval()
     whole = seq2seq(source, lengths, target)
     assert whole.shape == (3, 4, 13)
-    state = seq2seq.start(source, lengths)
+    state = seq2seq.init_state(source, lengths)
     for t in range(target.shape[1]):
         logits, state = seq2seq.step(target[:, t], state)
         assert torch.allclose(logits, whole[:, t], atol=1e-6)
@@ -124,7 +124,7 @@ def test_padding_never_matters_and_the_future_never_moves_the_past(decoder):
 @each
 def test_select_reorders_a_state(decoder):
     seq2seq = model(decoder).eval()
-    _, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    _, state = seq2seq.step(target[:, 0], seq2seq.init_state(source, lengths))
     rows = torch.tensor([2, 0, 0])
     logits, _ = seq2seq.step(target[:, 1], state)
     chosen, after = seq2seq.step(target[rows, 1], state.select(rows))
@@ -144,7 +144,7 @@ def test_the_layers_of_a_stack_feed_each_other():
     for i, cell in enumerate(decoder.cells):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             getattr(stacked, f"{name}_l{i}").data.copy_(getattr(cell, name))
-    state = seq2seq.start(source, lengths)
+    state = seq2seq.init_state(source, lengths)
     assert [tuple(layer.shape) for layer in state.hidden] == [(3, 6), (3, 6)]
     _, after = seq2seq.step(target[:, 0], state)
     context = (after.weights[..., None] * state.memory.states).sum(1)
@@ -169,7 +169,7 @@ def test_bahdanau_by_hand():
     """One step from the paper's equations, sentence by sentence, in float64."""
     seq2seq = model(BahdanauDecoder).double()
     decoder = seq2seq.decoder
-    logits, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    logits, state = seq2seq.step(target[:, 0], seq2seq.init_state(source, lengths))
     for i, length in enumerate(lengths.tolist()):
         states, final = seq2seq.encoder.rnn(seq2seq.encoder.embedding(source[i, :length]))
         s = torch.tanh(decoder.first.weight @ final.flatten() + decoder.first.bias)
@@ -190,7 +190,7 @@ def test_multi_head_by_hand():
     """One step, sentence by sentence and head by head, in float64."""
     seq2seq = model(multi_head).double()
     decoder, layer = seq2seq.decoder, seq2seq.decoder.attention
-    logits, state = seq2seq.step(target[:, 0], seq2seq.start(source, lengths))
+    logits, state = seq2seq.step(target[:, 0], seq2seq.init_state(source, lengths))
     for i, length in enumerate(lengths.tolist()):
         states, final = seq2seq.encoder.rnn(seq2seq.encoder.embedding(source[i, :length]))
         first = torch.tanh(decoder.first.weight @ final.flatten() + decoder.first.bias)
@@ -225,7 +225,7 @@ def test_attention_is_captured_and_sums_to_one(decoder):
         assert torch.allclose(total, torch.ones(3, heads, 4))
     assert not weights[1, :, :, 2:].any()
     with capture_attention(seq2seq) as steps:
-        state = seq2seq.start(source, lengths)
+        state = seq2seq.init_state(source, lengths)
         for t in range(4):
             _, state = seq2seq.step(target[:, t], state)
     assert torch.allclose(torch.cat(steps[name], dim=2), weights, atol=1e-6)
@@ -233,7 +233,7 @@ def test_attention_is_captured_and_sums_to_one(decoder):
 
 def test_no_attention_no_weights():
     seq2seq = model(FixedContextDecoder)
-    assert seq2seq.start(source, lengths).weights is None
+    assert seq2seq.init_state(source, lengths).weights is None
     with capture_attention(seq2seq) as maps:
         seq2seq(source, lengths, target)
     assert maps == {}
@@ -330,7 +330,7 @@ def test_the_same_on_a_gpu(decoder):
             "window: expected one for states of 6, got 7",
         ),
         (
-            lambda: model(luong).step(target[:2, 0], model(luong).start(source, lengths)),
+            lambda: model(luong).step(target[:2, 0], model(luong).init_state(source, lengths)),
             "tokens: expected a batch of 3, as the source's, got 2",
         ),
         (lambda: model(BahdanauDecoder)(source.float(), lengths, target), "source: expected an integer tensor"),
@@ -344,7 +344,7 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: model(BahdanauDecoder)(source[:0], lengths[:0], target[:0]), "source: expected at least one token"),
         (lambda: model(FixedContextDecoder)(source, lengths, target[:2]), "target: expected a batch of 3, .* got 2"),
         (
-            lambda: model(BahdanauDecoder).step(target[:2, 0], model(BahdanauDecoder).start(source, lengths)),
+            lambda: model(BahdanauDecoder).step(target[:2, 0], model(BahdanauDecoder).init_state(source, lengths)),
             "tokens: expected a batch of 3, as the source's, got 2",
         ),
         (

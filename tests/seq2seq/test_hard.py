@@ -35,14 +35,14 @@ def batch_of(rows, copies):
 def test_it_looks_at_the_place_of_greatest_weight():
     hard, soft = build(), build(BahdanauDecoder)
     memory = hard.encoder(source, lengths)
-    state, same = hard.decoder.start(memory), soft.decoder.start(memory)
+    state, same = hard.decoder.init_state(memory), soft.decoder.init_state(memory)
     _, after = soft.decoder.step(target[:, 0], same)
     place = after.weights.argmax(-1)
     logits, state = hard.decoder.step(target[:, 0], state)
     assert torch.equal(state.weights, torch.nn.functional.one_hot(place, 4).double())
     # Soft attention over that one place alone gives the same step.
     lone = memory._replace(mask=torch.nn.functional.one_hot(place, 4).bool())
-    expected, _ = soft.decoder.step(target[:, 0], soft.decoder.start(lone))
+    expected, _ = soft.decoder.step(target[:, 0], soft.decoder.init_state(lone))
     assert torch.allclose(logits, expected, atol=1e-12)
 
 
@@ -50,7 +50,7 @@ def test_draws_come_as_often_as_their_weight():
     model = build()
     batch = batch_of([0, 1], 4000)
     draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
-    _, soft = build(BahdanauDecoder).step(target[:, 0], model.start(source, lengths))
+    _, soft = build(BahdanauDecoder).step(target[:, 0], model.init_state(source, lengths))
     for row in range(2):
         first = draws.positions[row * 4000 : (row + 1) * 4000, 0]
         counts = torch.bincount(first, minlength=4).double() / 4000
@@ -68,7 +68,7 @@ def test_a_pass_follows_its_draws():
     model, soft = build(), build(BahdanauDecoder)
     memory = model.encoder(source, lengths)
     draws = model.decoder.draw(memory, target)
-    state = soft.decoder.start(memory)
+    state = soft.decoder.init_state(memory)
     for t in range(target.shape[1]):
         lone = torch.nn.functional.one_hot(draws.positions[:, t], 4).bool()
         logits, state = soft.decoder.step(target[:, t], state._replace(memory=memory._replace(mask=lone)))
@@ -79,7 +79,7 @@ def words_given(model, row, places):
     """Log-probabilities of the true words of one sentence and of the draws, for given draws."""
     encoder, decoder = model.encoder, model.decoder
     memory = encoder(source[[row]], lengths[[row]])
-    state = decoder.start(memory)
+    state = decoder.init_state(memory)
     words = draws = torch.zeros((), dtype=torch.float64)
     for t, place in enumerate(places):
         scores = decoder.score(state.hidden[-1][:, None], memory.states)[0, 0]
@@ -193,7 +193,7 @@ def test_an_unlikely_draw_has_its_own_log_probability():
     model.decoder.score.energy.weight.data.mul_(10)  # two places now have probabilities below 1e-3
     batch = batch_of([0], 40_000)
     draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
-    state = model.decoder.start(model.encoder(source[:1], lengths[:1]))
+    state = model.decoder.init_state(model.encoder(source[:1], lengths[:1]))
     scores = model.decoder.score.score(state.hidden[-1][:, None], state.keys)[0, 0]
     expected = torch.log_softmax(scores, 0)[draws.positions[:, 0]]
     assert expected.min().exp() < 5e-4

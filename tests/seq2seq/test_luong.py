@@ -82,7 +82,7 @@ def test_by_the_equations(score, window, feeding):
     model = build(score, window, feeding)
     decoder = model.decoder
     logits = model(source, lengths, target)
-    state = model.start(source, lengths)
+    state = model.init_state(source, lengths)
     for t in range(target.shape[1]):
         _, state = model.step(target[:, t], state)
         for i, length in enumerate(lengths.tolist()):
@@ -107,7 +107,7 @@ def test_feeding_tells_the_next_step_where_the_last_one_looked():
         model = build("general", "global", feeding)
         memory = model.encoder(source, lengths)
         other = memory._replace(states=memory.states.flip(0))
-        first, second = (model.decoder.start(m) for m in (memory, other))
+        first, second = (model.decoder.init_state(m) for m in (memory, other))
         first, second = (model.decoder.step(target[:, 0], s)[1] for s in (first, second))
         hidden = [model.decoder.step(target[:, 1], s)[1].hidden for s in (first, second)]
         assert torch.equal(*hidden) != feeding
@@ -145,7 +145,7 @@ def test_a_window_past_the_end_is_empty_and_gives_zeros():
     model = build("dot", "local-m", False)
     long_target = torch.cat([target, target], dim=1)
     model(source, lengths, long_target).square().mean().backward()
-    state = model.start(source, lengths)
+    state = model.init_state(source, lengths)
     for token in long_target.unbind(1):
         logits, state = model.step(token, state)
     assert not state.weights.any() and torch.isfinite(logits).all()

@@ -79,7 +79,7 @@ def test_stacks_equal_torch_forward_and_backward(norm_first, masked):
     generator = torch.Generator().manual_seed(1)
     source, target = (torch.randn(3, n, DIM, generator=generator) for n in (7, 5))
     lengths, target_lengths = torch.tensor([7, 4, 1]), torch.tensor([5, 5, 2])
-    seen, target_seen = masks.valid(lengths, 7), masks.valid(target_lengths, 5)
+    seen, target_seen = masks.length_mask(lengths, 7), masks.length_mask(target_lengths, 5)
     hidden = {"src_key_padding_mask": ~seen, "memory_key_padding_mask": ~seen, "tgt_key_padding_mask": ~target_seen}
     if masked in ("nothing", "causal"):
         hidden, seen, target_seen = {}, torch.ones(3, 7, dtype=torch.bool), torch.ones(3, 5, dtype=torch.bool)
@@ -89,7 +89,7 @@ def test_stacks_equal_torch_forward_and_backward(norm_first, masked):
     expected = model(*inputs[0], tgt_mask=future, **hidden)
     states = encoder(inputs[1][0], mask=seen[:, None, None])
     found = decoder(
-        inputs[1][1], decoder.prepare(states), mask=target_seen[:, None, None], memory_mask=seen[:, None, None]
+        inputs[1][1], decoder.project_kv(states), mask=target_seen[:, None, None], memory_mask=seen[:, None, None]
     )
     weight = torch.randn(expected.shape, generator=generator)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

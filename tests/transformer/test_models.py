@@ -103,7 +103,7 @@ def test_steps_with_the_cache_give_the_logits_of_one_pass(kind, order):
     model = Transformer(small(**ORDERS[order]), positions=POSITIONS[kind]).eval()
     source, lengths, target = tokens(2, 6), torch.tensor([6, 3]), tokens(2, 70, seed=1)
     expected = model(source, lengths, target)
-    state, found = model.start(source, lengths), []
+    state, found = model.init_state(source, lengths), []
     for t in range(70):
         logits, state = model.step(target[:, t], state)
         found.append(logits)
@@ -114,7 +114,7 @@ def test_steps_with_the_cache_give_the_logits_of_one_pass(kind, order):
 def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
     model = LanguageModel(small(norm_first=True), positions=POSITIONS[kind]).eval()
     text, lengths = tokens(3, 80), torch.tensor([5, 1, 3])
-    logits, state = model.start(text[:, :5], lengths)
+    logits, state = model.init_state(text[:, :5], lengths)
     found = [logits]
     # Each row goes on with its own next token.
     for t in range(70):
@@ -128,7 +128,7 @@ def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
 def test_selected_rows_of_a_state_go_on_by_themselves():
     for model in (Transformer(small()).eval(), LanguageModel(small()).eval()):
         source, lengths = tokens(3, 6), torch.tensor([6, 3, 4])
-        state = model.start(source, lengths)
+        state = model.init_state(source, lengths)
         state = state[1] if isinstance(state, tuple) else state
         rows, word = torch.tensor([2, 0, 2]), tokens(3, seed=2)
         chosen, whole = model.step(word[rows], state.select(rows))[0], model.step(word, state)[0]
@@ -178,7 +178,7 @@ def test_heads_of_keys_and_values_can_be_fewer():
     model = Transformer(small(num_kv_heads=2))
     layer = model.decoder.layers[0]
     assert layer.attention.key.out_features == layer.cross_attention.value.out_features == 8
-    state = model.start(tokens(2, 4), torch.tensor([4, 2]))
+    state = model.init_state(tokens(2, 4), torch.tensor([4, 2]))
     assert state.caches[0].keys.shape[1] == state.memory[0][0].shape[1] == 2
 
 

@@ -69,7 +69,7 @@ def test_every_word_has_a_map_and_steps_give_the_same(decoder):
     assert model.training and model.encoder.training
     model.eval()  # as it is to be inside: batch norm has not moved
     assert [tuple(m.shape) for m in maps] == [(3, 9), (1, 9)] * 2
-    state = model.start(batch.source, batch.source_lengths)
+    state = model.init_state(batch.source, batch.source_lengths)
     for t in range(3):
         _, state = model.step(batch.target_in[:, t], state)
         torch.testing.assert_close(maps[0][t], state.weights[0])
@@ -92,7 +92,7 @@ def test_the_doubly_stochastic_loss_by_loops():
     model, batch = build(), batch_of()
     expected = 0.0
     for row, length in enumerate([4, 2]):
-        state = model.start(batch.source[row : row + 1], torch.tensor([9]))
+        state = model.init_state(batch.source[row : row + 1], torch.tensor([9]))
         weights = []
         for token in batch.target_in[row, :length]:
             _, state = model.step(token[None], state)
@@ -106,7 +106,7 @@ def test_the_doubly_stochastic_loss_by_loops():
 def test_regions_that_do_not_count_cost_nothing():
     model, batch = build(), batch_of()
     fewer = Batch(batch.source, torch.tensor([4, 4]), batch.target_in, batch.target_out, batch.target_lengths)
-    state = model.start(fewer.source, fewer.source_lengths)
+    state = model.init_state(fewer.source, fewer.source_lengths)
     looked = torch.zeros(2, 9, dtype=torch.float64)
     for t in range(4):
         _, state = model.step(fewer.target_in[:, t], state)

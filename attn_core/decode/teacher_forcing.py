@@ -1,4 +1,4 @@
-"""What a model attends to while it is given the true target."""
+"""Attention under teacher forcing: what a model attends to while it is given the true target."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode.hypothesis import evaluating
 
 
-def forced_attention(
+def teacher_forced_attention(
     model: nn.Module, pairs: Sequence[Pair], source_vocab: Vocab, target_vocab: Vocab, *, batch_size: int = 256
 ) -> list[Tensor]:
     """The attention that a model pays while it is given the true target: one map ``(T, S + 1)`` per pair.
@@ -22,14 +22,16 @@ def forced_attention(
     Raises:
         ValueError: no pairs, or a model in which not just one module has attention weights to show.
     """
-    return [heads.mean(0) for heads in forced_heads(model, pairs, source_vocab, target_vocab, batch_size=batch_size)]
+    return [
+        heads.mean(0) for heads in teacher_forced_heads(model, pairs, source_vocab, target_vocab, batch_size=batch_size)
+    ]
 
 
 @torch.no_grad()
-def forced_heads(
+def teacher_forced_heads(
     model: nn.Module, pairs: Sequence[Pair], source_vocab: Vocab, target_vocab: Vocab, *, batch_size: int = 256
 ) -> list[Tensor]:
-    """As ``forced_attention``, each head by itself: one tensor of maps ``(H, T, S + 1)`` per pair."""
+    """As ``teacher_forced_attention``, each head by itself: one tensor of maps ``(H, T, S + 1)`` per pair."""
     device = next(model.parameters()).device
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].source))
     results: dict[int, Tensor] = {}
