@@ -101,8 +101,8 @@ def full(model, source, lengths, target):
     return model(source, lengths, target)
 
 
-def start(model, tokens, lengths):
-    return model.init_state(tokens, lengths)
+def prefill(model, tokens, lengths):
+    return model.prefill(tokens, lengths)
 
 
 def written(**others):
@@ -167,12 +167,12 @@ MODELS = [
         "target: expected an integer tensor with 2 axes, got torch.bool"),
     Row("encoder: lengths for others", READER, {"tokens": ids(2, 3), "lengths": whole(3, 3, 3)},
         r"lengths: expected shape \(2,\), got \(3,\)$"),
-    Row("start: an empty prompt", start, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3, 0)},
+    Row("prefill: an empty prompt", prefill, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3, 0)},
         "lengths: expected at least one token in each prompt, got"),
-    Row("start: lengths for others", start, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3)},
+    Row("prefill: lengths for others", prefill, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3)},
         r"lengths: expected shape \(2,\), got \(1,\)$"),
     Row("step: a batch of others", lambda model, tokens, state: model.step(tokens, state),
-        {"model": WRITER, "tokens": ids(3), "state": WRITER.init_state(ids(2, 3), whole(3, 3))[1]},
+        {"model": WRITER, "tokens": ids(3), "state": WRITER.prefill(ids(2, 3), whole(3, 3))[1]},
         "tokens: expected a batch of 2, as the source's, got 3$"),
     Row("step: past the vocabulary", lambda model, tokens, state: model.step(tokens, state),
         {"model": MODEL, "tokens": whole(4, 70), "state": MODEL.init_state(**read())},
