@@ -177,7 +177,7 @@ def test_heads_of_keys_and_values_can_be_fewer():
     model = Transformer(small(num_kv_heads=2))
     layer = model.decoder.layers[0]
     assert layer.attention.key.out_features == layer.cross_attention.value.out_features == 8
-    state = model.prefill(tokens(2, 4), torch.tensor([4, 2]))
+    state = model.init_state(tokens(2, 4), torch.tensor([4, 2]))
     assert state.caches[0].keys.shape[1] == state.memory[0][0].shape[1] == 2
 
 
