@@ -90,7 +90,7 @@ def test_many_global_tokens_and_few_give_the_same_by_either_way():
     # Few questions are taken to the tokens unprojected, many to projected ones: one token more changes the way.
     made, x = layer(3), torch.randn(1, 9, HEADS * SIZE, dtype=torch.float64)
     mask = length_mask(torch.tensor([8]), 9)
-    few, many = (made._see_all(x[:, :n], x, mask) for n in (SIZE, SIZE + 1))
+    few, many = (made._attend_to_all(x[:, :n], x, mask) for n in (SIZE, SIZE + 1))
     assert (few - many[:, :, :SIZE]).abs().max() < 1e-12
 
 
