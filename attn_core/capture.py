@@ -29,7 +29,7 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     whole weight matrix. Captures may be nested; each collects for its own model.
 
     Raises:
-        ValueError: ``model`` is not an ``nn.Module``.
+        ValueError: if ``model`` is not an ``nn.Module``.
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")

@@ -22,7 +22,7 @@ class LongformerAttention(nn.Module):
     Time and memory are linear in the length, and in the number of global tokens.
 
     Raises:
-        ValueError: a size below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``.
+        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -57,7 +57,7 @@ class LongformerAttention(nn.Module):
         there is what ``out`` makes of zeros. Returns ``(B, T, model_dim)``.
 
         Raises:
-            ValueError: an input of another size or kind.
+            ValueError: if an input has another size or kind.
         """
         self._check(x, global_tokens, mask)
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))

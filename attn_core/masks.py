@@ -12,7 +12,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     Shapes: ``lengths (…)``, integers between 0 and ``size``; returns ``(…, size)``, True at positions ``< length``.
 
     Raises:
-        ValueError: ``lengths`` is not an integer tensor, or holds a length below 0 or above ``size``.
+        ValueError: if ``lengths`` is not an integer tensor, or holds a length below 0 or above ``size``.
     """
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
@@ -52,7 +52,7 @@ def causal(
     has shape ``(B, 1, T, S)``.
 
     Raises:
-        ValueError: a length is negative, or ``offset`` is not an integer tensor of one axis.
+        ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
     for name, value in (("query_length", query_length), ("key_length", key_length)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -74,7 +74,7 @@ def same_group(groups: Tensor) -> Tensor:
     ``(B, 1, T, T)``.
 
     Raises:
-        ValueError: ``groups`` is not an integer tensor of two axes.
+        ValueError: if ``groups`` is not an integer tensor of two axes.
     """
     check_integers("groups", groups, axes=2)
     return (groups[:, :, None] == groups[:, None, :])[:, None]

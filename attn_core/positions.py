@@ -39,7 +39,7 @@ def sinusoidal(
     float64 at any position (float32 where a device has no more).
 
     Raises:
-        ValueError: ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not floating.
+        ValueError: if ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not floating.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -63,7 +63,7 @@ def relative_rotation(
     ``delta`` may be negative, or no integer.
 
     Raises:
-        ValueError: ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0, or ``dtype`` not
+        ValueError: if ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0, or ``dtype`` not
             floating.
 
     Source: Vaswani et al. 2017, section 3.5.
@@ -85,8 +85,8 @@ class Sinusoidal(nn.Module):
     vectors. So any length will do, there is nothing to move or to save, and half precision rounds each sum only once.
 
     Raises:
-        ValueError: ``dim`` below 1 or ``base`` not above 0; in use, vectors of another size, or an offset that is
-            neither an integer of at least 0 nor an integer tensor ``(B,)``.
+        ValueError: if ``dim`` is below 1 or ``base`` not above 0; in use, if the vectors have another size, or the
+            offset is neither an integer of at least 0 nor an integer tensor ``(B,)``.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -114,8 +114,8 @@ class Learned(nn.Module):
     """Adds one learned vector for each position up to ``max_length``: trained like any other weight.
 
     Raises:
-        ValueError: a size below 1; in use, vectors of another size, a bad offset as in ``Sinusoidal``, or a position
-            past ``max_length``.
+        ValueError: if a size is below 1; in use, if the vectors have another size, the offset is bad as in
+            ``Sinusoidal``, or a position lies past ``max_length``.
 
     Source: Gehring et al. 2017, section 3.1. The vectors start at standard deviation 0.02, as in Devlin et al. 2018.
     """
@@ -154,8 +154,8 @@ class Rotary(nn.Module):
     left as they are.
 
     Raises:
-        ValueError: ``head_dim`` not even, or ``base`` not above 0; in use, heads of another size, or positions that
-            do not go with them.
+        ValueError: if ``head_dim`` is not even or ``base`` not above 0; in use, if the heads have another size, or the
+            positions do not go with them.
 
     Source: Su et al. 2021, eq. 15 and 34.
     """

@@ -27,7 +27,7 @@ class Dot(nn.Module):
         """Scores ``(…, T, S)`` of queries ``(…, T, D)``.
 
         Raises:
-            ValueError: the last axes, the dtypes or the devices differ, or the leading axes do not broadcast.
+            ValueError: if the last axes, the dtypes or the devices differ, or the leading axes do not broadcast.
         """
         _check_vectors("keys", prepared)
         _check_vectors("queries", queries, size=prepared.shape[-1], of=prepared)
@@ -57,7 +57,7 @@ class General(nn.Module):
     Source: Luong et al. 2015, section 3.1, "general".
 
     Raises:
-        ValueError: a size below 1; in use, a last axis of another size, another dtype or device than the weights'.
+        ValueError: if a size is below 1; in use, if the last axis, dtype or device is not that of the parameters.
     """
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
@@ -91,7 +91,7 @@ class Additive(nn.Module):
     Source: Bahdanau et al. 2015, appendix A.1.2; Luong et al. 2015, section 3.1, "concat".
 
     Raises:
-        ValueError: a size below 1; in use, a last axis of another size, another dtype or device than the weights'.
+        ValueError: if a size is below 1; in use, if the last axis, dtype or device is not that of the parameters.
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:

@@ -17,7 +17,8 @@ class ContextLayer(nn.Module):
     """An encoder layer with ``ContextAttention``: the context comes from what the attention reads, by ``form``.
 
     Raises:
-        ValueError: ``config`` asks for grouped heads or a shared projection, which ``ContextAttention`` has not.
+        ValueError: if ``config`` asks for grouped heads or a shared projection, which ``ContextAttention`` does not
+            have.
 
     Source: Vaswani et al. 2017, figure 1, left; Yang et al. 2019 (Context-Aware Self-Attention Networks).
     """
@@ -85,8 +86,8 @@ class ContextEncoder(nn.Module):
         ``masks.same_group(sentence_numbers)`` a word attends to its own sentence.
 
         Raises:
-            ValueError: tokens of another kind or shape or outside the vocabulary, lengths or sentence numbers that do
-                not go with them, or a mask that does not broadcast.
+            ValueError: if the tokens have another kind or shape or lie outside the vocabulary, the lengths or sentence
+                numbers do not go with them, or the mask does not broadcast.
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         words = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)

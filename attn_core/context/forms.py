@@ -22,7 +22,7 @@ def global_context(x: Tensor, mask: Tensor | None = None) -> Tensor:
     Shapes: ``x (B, T, C)``; ``mask (B, T)``, True = a word, False = padding. Returns ``(B, 1, C)``.
 
     Raises:
-        ValueError: ``x`` is not a floating tensor of three axes, or ``mask`` not a boolean one that goes with it.
+        ValueError: if ``x`` is not a floating tensor of three axes, or ``mask`` is not a boolean one that goes with it.
 
     Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), "Global Context".
     """
@@ -38,7 +38,7 @@ class GlobalContext(nn.Module):
     """``global_context`` as a form: one vector for all positions, ``(B, 1, model_dim)``, whatever the sentences.
 
     Raises:
-        ValueError: ``model_dim`` below 1; in use, as ``global_context``.
+        ValueError: if ``model_dim`` is below 1; in use, as ``global_context``.
     """
 
     def __init__(self, model_dim: int) -> None:
@@ -59,7 +59,7 @@ class AttentionPooling(nn.Module):
     with one query u for all. The weights, ``(B, 1, N, S)``, are for ``capture_attention``.
 
     Raises:
-        ValueError: ``model_dim`` below 1.
+        ValueError: if ``model_dim`` is below 1.
 
     Source: Yang et al. 2016 (Hierarchical Attention Networks), eq. 5 to 7.
     """
@@ -80,7 +80,7 @@ class AttentionPooling(nn.Module):
         counts nowhere, whatever it holds.
 
         Raises:
-            ValueError: an input of another size or kind.
+            ValueError: if an input has another size or kind.
         """
         _check_size_of(x, self.hidden.in_features)
         if not isinstance(members, Tensor) or members.dtype != torch.bool or members.dim() != 3:
@@ -103,7 +103,7 @@ class HierarchicalContext(nn.Module):
     ``sentences``, both ``AttentionPooling``, are for ``capture_attention``.
 
     Raises:
-        ValueError: ``model_dim`` below 1.
+        ValueError: if ``model_dim`` is below 1.
 
     Source: Yang et al. 2016 (Hierarchical Attention Networks), eq. 5 to 10, without its recurrent encoders.
     """
@@ -117,7 +117,7 @@ class HierarchicalContext(nn.Module):
         """``x (B, T, C)`` to ``(B, T, 2C)``; ``sentence_numbers (B, T)``, and ``mask (B, T)``, True at words.
 
         Raises:
-            ValueError: an input of another size or kind, or as ``sentence_members``.
+            ValueError: if an input has another size or kind, or as ``sentence_members``.
         """
         _check(x, self.context_dim // 2, sentence_numbers)
         members = sentence_members(sentence_numbers, mask)
@@ -135,7 +135,7 @@ class DynamicContext(nn.Module):
     vectors.
 
     Raises:
-        ValueError: ``model_dim`` below 1.
+        ValueError: if ``model_dim`` is below 1.
 
     Source: our form of a context "made anew from queries, keys and values"; sentence vectors after Yang et al. 2016.
     """
@@ -153,7 +153,7 @@ class DynamicContext(nn.Module):
         """``x (B, T, C)`` to ``(B, T, C)``; ``sentence_numbers (B, T)``, and ``mask (B, T)``, True at words.
 
         Raises:
-            ValueError: an input of another size or kind, or as ``sentence_members``.
+            ValueError: if an input has another size or kind, or as ``sentence_members``.
         """
         _check(x, self.context_dim, sentence_numbers)
         members = sentence_members(sentence_numbers, mask)

@@ -14,8 +14,8 @@ def sentence_members(sentence_numbers: Tensor, mask: Tensor | None = None) -> Te
     ones, has a row of False.
 
     Raises:
-        ValueError: ``sentence_numbers`` is not an integer tensor of two axes, has a word in a sentence below 0 or above
-            T − 1, or ``mask`` is not a boolean tensor of its shape.
+        ValueError: if ``sentence_numbers`` is not an integer tensor of two axes or puts a word into a sentence below 0
+            or above T − 1, or if ``mask`` is not a boolean tensor of its shape.
     """
     check_integers("sentence_numbers", sentence_numbers, axes=2)
     if mask is not None:
@@ -35,7 +35,7 @@ def check_words(mask: Tensor, of: Tensor) -> None:
     """Check that ``mask`` says of each of the words ``of (B, T, …)`` whether it is one.
 
     Raises:
-        ValueError: it is not boolean, or of another shape or device.
+        ValueError: if it is not boolean, or has another shape or device.
     """
     shape = tuple(of.shape[:2])
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != shape:

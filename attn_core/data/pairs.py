@@ -11,10 +11,11 @@ from attn_core.contract import shown
 class Pair:
     """A source sentence and its translation, as words, with the true alignment where it is known.
 
-    `links` holds (source index, target index), counted from 0; it is empty where the alignment is unknown.
-    `structure` names what the sentence is made of, as words separated by spaces.
+    ``links`` holds (source index, target index), counted from 0; it is empty where the alignment is unknown.
+    ``structure`` names what the sentence is made of, as words separated by spaces.
 
-    Raises: ValueError for an empty side, a word that is not a non-empty string, a link out of range.
+    Raises:
+        ValueError: if a side is empty, a word is not a non-empty string, or a link is out of range.
     """
 
     source: tuple[str, ...]

@@ -35,20 +35,20 @@ def tatoeba_corpus(
 ) -> Corpus:
     """Draw so many pairs for each part from the archive, the same for the same seed; ``train=None`` takes the rest.
 
-    The pairs have at most `max_words` tokens a side and no links: nobody knows their true alignment. Many
-    sentences have several translations, so the parts are kept apart by sentence: none of `valid` or `test`, English
-    or French, occurs twice there or at all in `train`, not even with other punctuation. `train` may hold
-    several translations of a sentence. The size of `train` changes no other part, and a smaller one is the beginning of
+    The pairs have at most ``max_words`` tokens a side and no links: nobody knows their true alignment. Many
+    sentences have several translations, so the parts are kept apart by sentence: none of ``valid`` or ``test``, English
+    or French, occurs twice there or at all in ``train``, not even with other punctuation. ``train`` may hold
+    several translations of a sentence. The size of ``train`` changes no other part, and a smaller one is the beginning of
     a larger one.
 
-    The archive is what `ATTN_CORE_DATA` names (a zip file, or a folder that contains fra-eng.zip); where that is not
+    The archive is what ``ATTN_CORE_DATA`` names (a zip file, or a folder that contains fra-eng.zip); where that is not
     set, it is downloaded once, into the user's cache, and checked by its hash at each call.
 
     Raises:
-        ValueError: a size, `max_words` or seed that is no such number; more pairs than the archive has; an archive
-            that is damaged, has other contents or holds far too much; a download with the wrong hash.
-        ConnectionError: the download failed.
-        FileNotFoundError: there is no archive where `ATTN_CORE_DATA` says.
+        ValueError: if a size, ``max_words`` or the seed is not such a number, more pairs are asked for than the archive
+            has, the archive is damaged, has other contents or is far too large, or the download has the wrong hash.
+        ConnectionError: if the download failed.
+        FileNotFoundError: if there is no archive where ``ATTN_CORE_DATA`` says.
     """
     sizes = {"test": test, "valid": valid, "train": train}
     for name, value in ({**sizes, "train": 0 if train is None else train, "seed": seed}).items():
@@ -83,7 +83,7 @@ def tatoeba_corpus(
 
 
 def lines() -> list[tuple[str, str]]:
-    """Every line of the archive, English and French, as it stands there; raises as `tatoeba_corpus`."""
+    """Every line of the archive, English and French, as it stands there; raises as ``tatoeba_corpus``."""
     return _read(_archive())
 
 

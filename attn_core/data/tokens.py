@@ -23,7 +23,7 @@ TOKEN = re.compile(
 
 
 def tokenize(text: str) -> tuple[str, ...]:
-    """Words and punctuation marks of an English or French text, in lower case, split as `grammar` writes them.
+    """Words and punctuation marks of an English or French text, in lower case, split as the book's corpus is.
 
     A French elision ends its word: l' homme, qu' est-ce. An English contraction is a word, as in the Penn Treebank:
     he 's, do n't, ca n't. Hyphens and other apostrophes stay inside their words (peut-être, aujourd'hui, o'clock),
@@ -31,7 +31,8 @@ def tokenize(text: str) -> tuple[str, ...]:
     straight; soft hyphens and zero-width spaces go; letters are composed (Unicode NFC). Nothing else is lost.
     Sentences that are split already, with spaces between, stay as they are.
 
-    Raises: ValueError for something that is not a string.
+    Raises:
+        ValueError: if ``text`` is not a string.
     """
     if not isinstance(text, str):
         raise ValueError(f"text: expected a string, got {shown(text)}")

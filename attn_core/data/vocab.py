@@ -12,10 +12,11 @@ from attn_core.contract import shown
 class Vocab:
     """The words of some sentences, numbered by frequency, then alphabet, after four special tokens.
 
-    Words seen fewer than `min_count` times are left out and encode to `UNK`.
+    Words seen fewer than ``min_count`` times are left out and encode to ``UNK``.
 
-    Raises: ValueError for no sentences, an empty sentence, a word that is not a non-empty string, or a
-    `min_count` below 1.
+    Raises:
+        ValueError: if there are no sentences, a sentence is empty, a word is not a non-empty string, or ``min_count`` is
+            below 1.
     """
 
     PAD: ClassVar[int] = 0
@@ -52,9 +53,10 @@ class Vocab:
         return isinstance(word, str) and word in self._ids
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The numbers of these words, nothing added; a word out of the vocabulary is `UNK`.
+        """The numbers of these words, nothing added; a word out of the vocabulary is ``UNK``.
 
-        Raises: ValueError for a string in place of words, no words, or a word that is not a non-empty string.
+        Raises:
+            ValueError: if ``tokens`` is a string, has no words, or has one that is not a non-empty string.
         """
         if isinstance(tokens, str) or not isinstance(tokens, Sequence):
             raise ValueError(f"tokens: expected a sequence of words, got {shown(tokens)}")
@@ -63,9 +65,10 @@ class Vocab:
         return [self._ids.get(word, self.UNK) for word in _checked(tokens, "tokens")]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of these numbers up to the first `EOS`, without `PAD` and `BOS`.
+        """The words of these numbers up to the first ``EOS``, without ``PAD`` and ``BOS``.
 
-        Raises: ValueError for a number that is no integer from 0 to the size of the vocabulary.
+        Raises:
+            ValueError: if a number is not an integer from 0 to the size of the vocabulary.
         """
         if not isinstance(ids, Iterable):
             raise ValueError(f"ids: expected integers from 0 to {len(self.tokens) - 1}, got {shown(ids)}")
@@ -82,11 +85,12 @@ class Vocab:
 
 
 class PretrainingVocab(Vocab):
-    """A vocabulary with three special tokens more, after the four of `Vocab`, whose numbers stay.
+    """A vocabulary with three special tokens more, after the four of ``Vocab``, whose numbers stay.
 
-    `CLS` begins a text, `SEP` ends each of its parts, `MASK` stands where a word is hidden.
+    ``CLS`` begins a text, ``SEP`` ends each of its parts, and ``MASK`` replaces a hidden word.
 
-    Raises: ValueError as `Vocab`.
+    Raises:
+        ValueError: as ``Vocab``.
 
     Source: Devlin et al. 2018, section 3.
     """

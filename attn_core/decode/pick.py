@@ -25,7 +25,7 @@ def top_k(logits: Tensor, k: int) -> Tensor:
     Shapes: ``logits (…, V)``, to the same shape. Of equal logits no more are kept than there is room for.
 
     Raises:
-        ValueError: ``logits`` is no floating tensor with an axis, or ``k`` below 1.
+        ValueError: if ``logits`` is not a floating tensor with an axis, or ``k`` is below 1.
 
     Source: Fan et al. 2018, section 5.4.
     """
@@ -42,7 +42,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
     ``p=1`` keeps all.
 
     Raises:
-        ValueError: ``logits`` is no floating tensor with an axis, or ``p`` not in (0, 1].
+        ValueError: if ``logits`` is not a floating tensor with an axis, or ``p`` is not in (0, 1].
 
     Source: Holtzman et al. 2020, section 3.1.
     """
@@ -65,8 +65,8 @@ class Sampler:
     the draws repeatable; without one they follow PyTorch's global seed. A ``Pick``.
 
     Raises:
-        ValueError: ``temperature`` not a finite number above 0, ``top_k`` below 1, ``top_p`` not in (0, 1]; in use,
-            a generator of another kind of device than the logits.
+        ValueError: if ``temperature`` is not a finite number above 0, ``top_k`` is below 1, or ``top_p`` is not in (0,
+            1]; in use, if the generator is for another kind of device than the logits.
 
     Source: Holtzman et al. 2020, sections 3.1 to 3.3.
     """

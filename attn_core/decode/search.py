@@ -20,7 +20,7 @@ def greedy(model: Stepper, source: Tensor, lengths: Tensor, *, max_length: int) 
     needs more is marked unfinished.
 
     Raises:
-        ValueError: ``max_length`` below 1.
+        ValueError: if ``max_length`` is below 1.
     """
     return sample(model, source, lengths, max_length=max_length, pick=argmax)
 
@@ -35,8 +35,7 @@ def sample(
     that of a distribution which a sampler has sharpened or cut. Shapes and the rest as ``greedy``.
 
     Raises:
-        ValueError: ``max_length`` below 1, or ``pick`` is no function, or gives something else than a token for each
-            row.
+        ValueError: if ``max_length`` is below 1, or ``pick`` is not a function that gives one token for each row.
     """
     check_size("max_length", max_length)
     pick = Sampler() if pick is None else pick
@@ -75,8 +74,8 @@ def generate(
     in.
 
     Raises:
-        ValueError: no prompt, or one that is no sequence of token ids; ``max_new_tokens`` below 1; or ``pick`` is no
-            function, or gives something else than a token for each row.
+        ValueError: if there is no prompt, a prompt is not a sequence of token ids, ``max_new_tokens`` is below 1, or
+            ``pick`` is not a function that gives one token for each row.
     """
     check_size("max_new_tokens", max_new_tokens)
     _check_pick(pick)

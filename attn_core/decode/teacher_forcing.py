@@ -20,7 +20,7 @@ def teacher_forced_attention(
     the true links are known for the true words only.
 
     Raises:
-        ValueError: no pairs, or a model in which not just one module has attention weights to show.
+        ValueError: if there are no pairs, or the model does not have exactly one module with attention weights to show.
     """
     return [
         heads.mean(0) for heads in teacher_forced_heads(model, pairs, source_vocab, target_vocab, batch_size=batch_size)

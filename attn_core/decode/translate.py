@@ -40,8 +40,8 @@ def translate(
     left in the mode it was in.
 
     Raises:
-        ValueError: no sentence, an empty sentence, one that is no sequence of words, something that is no vocabulary,
-            or a setting out of range.
+        ValueError: if there is no sentence, one is empty or not a sequence of words, a vocabulary is not a ``Vocab``,
+            or a setting is out of range.
     """
     check_size("beam_size", beam_size)
     check_size("batch_size", batch_size)

@@ -36,8 +36,8 @@ def flash_attention_triton(
     which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
 
     Raises:
-        ValueError: an argument breaks the contract; q is not on a CUDA device, is float64 or has heads of more than
-            256; v has; or bias wants a gradient, for which there is no kernel.
+        ValueError: if an argument breaks the contract; if q is not on a CUDA device or is float64; if the heads of q or
+            v have more than 256 entries; or if bias requires a gradient, for which there is no kernel.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
     """

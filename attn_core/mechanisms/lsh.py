@@ -61,9 +61,9 @@ class LSHAttention(nn.Module):
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
 
     Raises:
-        ValueError: a size below 1, an odd number of buckets above 1, or a ``seed`` that is no integer of 64 bits; in
-            use, inputs that break the contract, ``k`` that is not ``q``, a ``mask`` that differs between queries, or a
-            ``bias``.
+        ValueError: if a size is below 1, the number of buckets is odd and above 1, or ``seed`` is not an integer of 64
+            bits; in use, if the inputs break the contract, ``k`` is not ``q``, the mask differs between heads or
+            queries, or a ``bias`` is given.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. That a chunk may not show
     where later tokens went is ours.
@@ -122,7 +122,7 @@ class LSHAttention(nn.Module):
         Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
 
         Raises:
-            ValueError: ``x`` is not a floating tensor of three axes.
+            ValueError: if ``x`` is not a floating tensor of three axes.
         """
         if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point:
             raise ValueError(f"x: expected a floating tensor of shape (N, T, D), got {kind(x)}")

@@ -20,8 +20,8 @@ class OnlineSoftmax:
     in place, and passes no gradient back.
 
     Raises:
-        ValueError: ``rows`` or ``value_dim`` are no sizes of at least 0, or ``dtype`` is neither float32 nor float64;
-            in use, scores or values that do not fit.
+        ValueError: if ``rows`` or ``value_dim`` are not sizes of at least 0, or ``dtype`` is neither float32 nor
+            float64; in use, if scores or values do not fit.
 
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
@@ -47,8 +47,8 @@ class OnlineSoftmax:
         """Take in a tile of n ≥ 1 keys: ``scores (*rows, n)``, which are overwritten, and ``values (…, n, Dv)``.
 
         Raises:
-            ValueError: the scores are not of these rows, this dtype and this device, or want a gradient; or the values
-                are not on that device or do not broadcast with them.
+            ValueError: if the scores are not of these rows, this dtype and this device, or require a gradient; or if
+                the values are not on that device or do not broadcast with them.
         """
         for name, tensor in (("scores", scores), ("values", values)):
             if not isinstance(tensor, Tensor):

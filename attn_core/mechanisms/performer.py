@@ -85,7 +85,7 @@ class Performer(nn.Module):
         """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own.
 
         Raises:
-            ValueError: ``generator`` is something else.
+            ValueError: if ``generator`` is something else.
         """
         if generator is not None and not isinstance(generator, torch.Generator):
             raise ValueError(f"generator: expected a torch.Generator or None, got {kind(generator)}")
@@ -177,7 +177,7 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
     give: a direction with no preference, and the length of a standard normal vector.
 
     Raises:
-        ValueError: a size below 1.
+        ValueError: if a size is below 1.
 
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """

@@ -67,7 +67,7 @@ class SlidingWindow(nn.Module):
         """The window as a mask ``(T, S)``, True where a query may attend: what dense attention needs to do the same.
 
         Raises:
-            ValueError: a length that is no integer of at least 0.
+            ValueError: if a length is not an integer of at least 0.
         """
         check_count("queries", queries)
         check_count("keys", keys)

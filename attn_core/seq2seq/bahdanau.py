@@ -41,8 +41,7 @@ class BahdanauDecoder(Decoder):
     where the paper's sees the last one, and the GRU is PyTorch's, which applies the reset gate after the product.
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
-            another size.
+        ValueError: as ``Decoder``.
     """
 
     def __init__(

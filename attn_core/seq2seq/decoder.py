@@ -27,8 +27,8 @@ class Decoder(nn.Module):
     Source: Bahdanau et al. 2015, appendix A.2.2, whose first state is made of the backward state alone.
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
-            another size.
+        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1); in use, if the tokens have another kind or
+            shape, or the memory another size.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ class Encoder(nn.Module):
     Source: Cho et al. 2014, section 2.2; Bahdanau et al. 2015, section 3.2 (both ways).
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1); in use, a source or lengths of another kind or shape,
-            or an empty sentence.
+        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1); in use, if the source or the lengths have
+            another kind or shape, or a sentence is empty.
     """
 
     def __init__(

@@ -31,8 +31,7 @@ class FixedContextDecoder(Decoder):
     Source: Cho et al. 2014, section 2.2.
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1); in use, tokens of another kind or shape, or a memory of
-            another size.
+        ValueError: as ``Decoder``.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ class LocalMonotonic(nn.Module):
     Source: Luong et al. 2015, section 3.2.
 
     Raises:
-        ValueError: ``half_width`` below 1.
+        ValueError: if ``half_width`` is below 1.
     """
 
     def __init__(self, half_width: int) -> None:
@@ -47,7 +47,7 @@ class LocalPredictive(nn.Module):
     Source: Luong et al. 2015, eq. 9 and 10.
 
     Raises:
-        ValueError: a size below 1.
+        ValueError: if a size is below 1.
     """
 
     def __init__(self, hidden_dim: int, half_width: int) -> None:
@@ -108,7 +108,7 @@ class LuongDecoder(Decoder):
     state is made as Bahdanau's.
 
     Raises:
-        ValueError: a size below 1; in use, tokens of another kind or shape, or a score for other sizes.
+        ValueError: as ``Decoder``, or if the score is for other sizes.
     """
 
     def __init__(

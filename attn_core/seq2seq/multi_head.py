@@ -36,7 +36,7 @@ class MultiHeadDecoder(Decoder):
     Source: Luong et al. 2015, section 3 (the order of a step); Vaswani et al. 2017, section 3.2.2 (heads).
 
     Raises:
-        ValueError: a size below 1, or heads that do not divide; in use, tokens of another kind or shape.
+        ValueError: as ``Decoder``, or if ``num_heads`` does not divide ``hidden_dim``.
     """
 
     def __init__(

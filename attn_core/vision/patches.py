@@ -20,7 +20,8 @@ class PatchEmbedding(nn.Module):
     The R patches do not overlap. It computes what a convolution does whose stride is its own width.
 
     Raises:
-        ValueError: a size below 1; in use, images of another kind, or with sides that ``patch_size`` does not divide.
+        ValueError: if a size is below 1; in use, if the images have another kind, or sides that ``patch_size`` does not
+            divide.
 
     Source: Dosovitskiy et al. 2021, eq. 1.
     """
@@ -47,8 +48,8 @@ class VisionTransformer(nn.Module):
     for each layer. ``capture_attention`` collects maps ``(B, H, 1 + R, 1 + R)``, the class token first.
 
     Raises:
-        ValueError: a size below 1, or an ``image_size`` that ``patch_size`` does not divide; in use, images of another
-            kind or size.
+        ValueError: if a size is below 1, or ``patch_size`` does not divide ``image_size``; in use, if the images have
+            another kind or size.
 
     Source: Dosovitskiy et al. 2021, section 3.1; its layers are pre-norm (``norm_first``).
     """
@@ -98,7 +99,7 @@ def check_images(images: Tensor, channels: int, patch_size: int) -> None:
     """Check that images are floating, ``(B, channels, H, W)``, with sides that ``patch_size`` divides.
 
     Raises:
-        ValueError: they are not.
+        ValueError: if they are not.
     """
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.dtype.is_floating_point:
         raise ValueError(f"images: expected a floating tensor (batch, channels, height, width), got {kind(images)}")
