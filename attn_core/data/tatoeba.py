@@ -38,8 +38,8 @@ def tatoeba_corpus(
     The pairs have at most ``max_words`` tokens a side and no links: nobody knows their true alignment. Many
     sentences have several translations, so the parts are kept apart by sentence: none of ``valid`` or ``test``, English
     or French, occurs twice there or at all in ``train``, not even with other punctuation. ``train`` may hold
-    several translations of a sentence. The size of ``train`` changes no other part, and a smaller one is the beginning of
-    a larger one.
+    several translations of a sentence. The size of ``train`` changes no other part, and a smaller one is the beginning
+    of a larger one.
 
     The archive is what ``ATTN_CORE_DATA`` names (a zip file, or a folder that contains fra-eng.zip); where that is not
     set, it is downloaded once, into the user's cache, and checked by its hash at each call.

@@ -15,8 +15,8 @@ class Vocab:
     Words seen fewer than ``min_count`` times are left out and encode to ``UNK``.
 
     Raises:
-        ValueError: if there are no sentences, a sentence is empty, a word is not a non-empty string, or ``min_count`` is
-            below 1.
+        ValueError: if there are no sentences, a sentence is empty, a word is not a non-empty string, or ``min_count``
+            is below 1.
     """
 
     PAD: ClassVar[int] = 0
