@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import attn_book
 import attn_core
 from tests.properties.draws import examples
 from tests.properties.mechanisms import MECHANISMS
@@ -43,17 +44,17 @@ def same(found, wanted, tolerance=0.0):
 
 
 def test_the_table_has_every_public_module():
-    found = set()
-    for module in pkgutil.walk_packages(attn_core.__path__, "attn_core."):
-        if ".check" in module.name or module.name.endswith(("flash_triton_kernels", "__main__", "flash_triton")):
-            continue  # wrong answers to exercises, and what needs Triton
-        for name, one in vars(importlib.import_module(module.name)).items():
-            own = inspect.isclass(one) and one.__module__ == module.name and not name.startswith("_")
-            if own and issubclass(one, nn.Module):
-                found.add(name)
-    assert found - {"Decoder"} == {
-        name.partition(",")[0] for name in MODULES
-    }  # Decoder: what the recurrent decoders share
+    public = set()
+    for package in (attn_core, attn_book):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if "attn_book.check" in module.name or "flash_triton" in module.name:
+                continue  # wrong answers to exercises, and what needs the package triton
+            for name, one in vars(importlib.import_module(module.name)).items():
+                own = inspect.isclass(one) and one.__module__ == module.name and not name.startswith("_")
+                if own and issubclass(one, nn.Module):
+                    public.add(name)
+    # Decoder is what the recurrent decoders share.
+    assert public - {"Decoder"} == {name.partition(",")[0] for name in MODULES}
 
 
 @each
