@@ -1,4 +1,4 @@
-"""Longformer's attention: a window for all, and a few global tokens that see everything and are seen by all."""
+"""Longformer's attention: a window for all tokens, and a few global tokens that read and are read by all."""
 
 import functools
 import math
@@ -53,8 +53,8 @@ class LongformerAttention(nn.Module):
         """Attend from each token of ``x`` to its window and the global tokens; from a global token to all.
 
         Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default; ``mask (B, T)``,
-        True = a token, False = padding, which neither is seen nor sees, whether marked global or not: what comes out
-        there is what ``out`` makes of zeros. Returns ``(B, T, model_dim)``.
+        True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
+        zeros. Returns ``(B, T, model_dim)``.
 
         Raises:
             ValueError: if an input has another size or kind.
@@ -77,8 +77,8 @@ class LongformerAttention(nn.Module):
         # Global keys are read on their own, so the window leaves them out.
         near = ~marked if mask is None else mask & ~marked
         out = local(mask=_per_key(near), global_k=global_k, global_v=global_v, global_mask=_per_key(present))
-        seen = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2)
-        out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), seen[present].to(out.dtype)).transpose(1, 2)
+        of_global = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2)[present].to(out.dtype)
+        out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), of_global).transpose(1, 2)
         return self._merge(out, mask)
 
     def extra_repr(self) -> str:

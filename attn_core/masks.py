@@ -45,7 +45,7 @@ def padding(lengths: Tensor, size: int) -> Tensor:
 def causal(
     query_length: int, key_length: int, offset: Tensor | None = None, *, device: torch.device | str | None = None
 ) -> Tensor:
-    """The mask that hides the future: query i sees key j only if j ≤ i + offset.
+    """The causal mask: query i sees key j only if j ≤ i + offset.
 
     Without ``offset`` the last query is aligned with the last key (offset S − T), as cached decoding needs, and the
     mask has shape ``(T, S)``. With ``offset (B,)``, the number of keys that come before each row's first query, it

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import accum_dtype, check_size, kind
 
 _INTEGERS = (torch.int64, torch.int32)
 
@@ -103,7 +103,7 @@ class Sinusoidal(nn.Module):
         ``offset`` counts the positions before the first one; an integer tensor ``(B,)`` gives each row its own.
         """
         encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
-        return (x + encodings.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
+        return (x + encodings.to(accum_dtype(x))).to(x.dtype)
 
     def extra_repr(self) -> str:
         """The sizes that ``print`` shows."""
@@ -174,12 +174,11 @@ class Rotary(nn.Module):
             raise ValueError(
                 f"positions: expected {x.shape[2]} of them, for all rows or for each, got {kind(positions)}"
             )
-        accum_dtype = torch.promote_types(x.dtype, torch.float32)
         angles = _angles(positions, self.head_dim, self.base)
         if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
-        cos, sin = angles.cos().to(accum_dtype), angles.sin().to(accum_dtype)
-        even, odd = x.to(accum_dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        cos, sin = angles.cos().to(accum_dtype(x)), angles.sin().to(accum_dtype(x))
+        even, odd = x.to(accum_dtype(x)).unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:

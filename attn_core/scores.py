@@ -67,7 +67,7 @@ class General(nn.Module):
         self.key_to_query = nn.Linear(key_dim, query_dim, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        """W k, the keys seen from the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
+        """W k, the keys mapped into the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
         _check_vectors("keys", keys, size=self.key_to_query.in_features, weight=self.key_to_query.weight)
         return self.key_to_query(keys)
 

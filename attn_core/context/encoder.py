@@ -93,12 +93,12 @@ class ContextEncoder(nn.Module):
         words = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
         if words.shape != tokens.shape:
             raise ValueError(f"lengths: expected shape ({len(tokens)},), got {tuple(lengths.shape)}")
-        seen = words[:, None, None]
+        visible = words[:, None, None]
         if mask is not None:
             batch, length = tokens.shape
             check_mask(mask, (batch, self.config.num_heads, length, length), tokens.device)
-            seen = seen & mask
+            visible = visible & mask
         x = self.embedding(tokens)
         for layer in self.layers:
-            x = layer(x, sentence_numbers, words, mask=seen)
+            x = layer(x, sentence_numbers, words, mask=visible)
         return self.norm(x)
