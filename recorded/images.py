@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.corpus.drawings import (
+from attn_book.corpus import (
     COLOURS,
     HELD_PAIRS,
     SHAPES,

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from attn_book.corpus.drawings import centred, draw_marked
+from attn_book.corpus import centred, draw_marked
 from attn_core.vision import occlude, rollout
 
 
