@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit coverage quick check notebooks site execute widgets heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute widgets api heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -83,6 +83,9 @@ execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau
 
 widgets: setup  ## put today's scripts and styles into the notebooks' widgets, running nothing
 	@$(PY) website/widgets.py
+
+api: setup  ## write the page of public names
+	@$(PY) website/api.py
 
 heads: setup  ## write into each chapter's opening how long it takes
 	@$(PY) website/heads.py

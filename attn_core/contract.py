@@ -1,8 +1,14 @@
-"""The checks behind the attention contract, and the words of their messages."""
+"""The attention contract in code: ``contract`` checks a call and hands back what every mechanism starts from.
+
+Below it stand the checks that the rest of the package shares. Each of them raises a ``ValueError`` that names the
+argument, what was expected, and what came.
+"""
 
 import math
 import reprlib
+from contextlib import AbstractContextManager
 from numbers import Real
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,20 +16,60 @@ from torch import Tensor, nn
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_inputs(
+class Call(NamedTuple):
+    """A call that keeps the contract, with its scale filled in: q ``(B, H, T, D)``, k and v ``(B, G, S, ·)``."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    causal: bool
+    scale: float
+
+    @property
+    def accum_dtype(self) -> torch.dtype:
+        """The dtype of scores and sums."""
+        return accum_dtype(self.q)
+
+    @property
+    def visible(self) -> Tensor | None:
+        """The mask with the causal mask folded in; None where every query sees every key."""
+        if not self.causal:
+            return self.mask
+        queries, keys = self.q.shape[2], self.k.shape[2]
+        visible = torch.ones(queries, keys, dtype=torch.bool, device=self.q.device).tril(keys - queries)
+        return visible if self.mask is None else visible & self.mask
+
+    def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""
+        group = self.q.shape[1] // self.k.shape[1]
+        k, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in (self.k, self.v))
+        return self.q.to(self.accum_dtype), k.to(self.accum_dtype), v.to(self.accum_dtype)
+
+    def group_by_kv_head(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """q, mask and bias with an axis for the key-value heads: ``(B, G, H / G, T, ·)``; views."""
+        groups = self.k.shape[1]
+        return self.q.unflatten(1, (groups, -1)), *(group_by_kv_head(x, groups) for x in (self.mask, self.bias))
+
+
+def contract(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     *,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    causal: bool,
-    scale: float | None,
-) -> None:
-    """Check the arguments of a mechanism call against the contract in ``attn_core.__doc__``.
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    bias_gradient: bool = True,
+) -> Call:
+    """Check a mechanism's arguments against the contract in ``attn_core.__doc__``.
+
+    ``bias_gradient=False`` also refuses a bias that requires a gradient, for mechanisms that have none to give.
 
     Raises:
-        ValueError: an argument's kind, dtype, device or shape does not fit; the message names it.
+        ValueError: if an argument's kind, dtype, device or shape does not fit.
     """
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor):
@@ -46,53 +92,116 @@ def check_inputs(
         raise ValueError(f"v: expected shape {(*k.shape[:3], 'Dv')} to go with k, got {tuple(v.shape)}")
     if size == 0:
         raise ValueError("q: expected a head size of at least 1, got 0")
-    scores = (batch, heads, queries, keys)
     if mask is not None:
-        check_mask(mask, scores, q.device)
+        check_mask(mask, (batch, heads, queries, keys), q.device)
     if bias is not None:
-        check_bias(bias, scores, q.device)
+        check_bias(bias, (batch, heads, queries, keys), q.device)
+        if bias.requires_grad and not bias_gradient:
+            raise ValueError(
+                "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
+            )
     if not isinstance(causal, bool):
         raise ValueError(f"causal: expected True or False, got {shown(causal)}")
     check_scale(scale)
+    return Call(q, k, v, mask, bias, causal, 1.0 / math.sqrt(size) if scale is None else float(scale))
+
+
+def accum_dtype(x: Tensor) -> torch.dtype:
+    """The dtype in which sums over ``x`` are kept: float32, or float64 where ``x`` has it."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """A context in which autocast does not take products on the device of ``x`` back to half precision."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:
+    """A mask or bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key-value head that they read.
+
+    Returns a view with five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; None stays None.
+    """
+    if x is None:
+        return None
+    x = four_axes(x)
+    return x.unflatten(1, (1 if x.shape[1] == 1 else groups, -1))
+
+
+def four_axes(x: Tensor) -> Tensor:
+    """``x`` with axes of size 1 put in front until there are four."""
+    return x.reshape((1,) * (4 - x.dim()) + x.shape)
 
 
 def check_bias(bias: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Check that ``bias`` is floating, on ``device``, and broadcasts to the scores' ``shape``.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``bias`` is floating, on ``device``, and broadcasts to the scores' ``shape``."""
     if not isinstance(bias, Tensor) or not bias.dtype.is_floating_point:
         raise ValueError(f"bias: expected a floating tensor, got {kind(bias)} (a boolean one is a mask)")
     _check_broadcast("bias", bias, shape, device)
 
 
-def check_count(name: str, count: int) -> None:
-    """Check that the number called ``name`` is an integer of at least 0.
+def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """``mask`` is boolean, on ``device``, and broadcasts to the scores' ``shape``."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise ValueError(f"mask: expected a boolean tensor (True = may attend), got {kind(mask)}")
+    _check_broadcast("mask", mask, shape, device)
 
-    Raises:
-        ValueError: it is not.
-    """
+
+def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if tensor.device != device:
+        raise ValueError(f"{name}: expected device {device}, as the rest, got {tensor.device}")
+    sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    if tensor.dim() > len(shape) or any(size not in (1, full) for size, full in sizes):
+        raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
+
+
+def check_key_mask(mask: Tensor | None) -> None:
+    """``mask`` hides the same keys from all heads and queries."""
+    if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
+        raise ValueError(
+            f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
+        )
+
+
+def check_scale(scale: float | None) -> None:
+    """``scale`` is a finite number or None."""
+    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
+        raise ValueError(f"scale: expected a finite number or None, got {shown(scale)}")
+
+
+def check_mechanism(mechanism: object) -> None:
+    """``mechanism`` can be called, and is not the class of one."""
+    if isinstance(mechanism, type):
+        raise ValueError(f"mechanism: expected a made one, as {mechanism.__name__}(), got the class itself")
+    if not callable(mechanism):
+        raise ValueError(f"mechanism: expected a callable of the contract, got {kind(mechanism)}")
+
+
+def check_factory(name: str, factory: object) -> None:
+    """``factory`` is called to make modules, and is not one of them."""
+    if not callable(factory) or isinstance(factory, nn.Module):
+        raise ValueError(f"{name}: expected a function that makes one, got {kind(factory)}")
+
+
+def check_size(name: str, size: int) -> None:
+    """``size`` is an integer of at least 1."""
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ValueError(f"{name}: expected an integer of at least 1, got {shown(size)}")
+
+
+def check_count(name: str, count: int) -> None:
+    """``count`` is an integer of at least 0."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise ValueError(f"{name}: expected an integer of at least 0, got {shown(count)}")
 
 
 def check_dropout(dropout: float) -> None:
-    """Check that ``dropout`` is a probability below 1.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``dropout`` is a probability below 1."""
     if not is_number(dropout) or not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout: expected a probability in [0, 1), got {shown(dropout)}")
 
 
 def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Check that the axes before the last two of ``tensor`` broadcast with those of ``other``.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """The axes before the last two of ``tensor`` broadcast with those of ``other``."""
     try:
         torch.broadcast_shapes(tensor.shape[:-2], other.shape[:-2])
     except RuntimeError:
@@ -102,98 +211,46 @@ def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> 
 
 
 def check_lengths(lengths: Tensor, batch: int) -> None:
-    """Check that there is one length for each row of the batch; ``masks.length_mask`` says what lengths are.
-
-    Raises:
-        ValueError: there is not.
-    """
+    """There is one length for each row of the batch; ``masks.length_mask`` checks the lengths themselves."""
     if lengths.shape != (batch,):
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
 
 
-def check_mask(mask: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Check that ``mask`` is boolean, on ``device``, and broadcasts to the scores' ``shape``.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        raise ValueError(f"mask: expected a boolean tensor (True = may attend), got {kind(mask)}")
-    _check_broadcast("mask", mask, shape, device)
-
-
-def check_key_mask(mask: Tensor) -> None:
-    """A mask that hides the same keys from all heads and queries.
-
-    Raises:
-        ValueError: it differs between heads or queries.
-    """
-    if any(size != 1 for size in mask.shape[-3:-1]):
-        raise ValueError(
-            f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
-        )
-
-
-def check_mechanism(mechanism: object) -> None:
-    """Check that ``mechanism`` can be called, and is not the class of one.
-
-    Raises:
-        ValueError: it cannot, or is.
-    """
-    if isinstance(mechanism, type):
-        raise ValueError(f"mechanism: expected a made one, as {mechanism.__name__}(), got the class itself")
-    if not callable(mechanism):
-        raise ValueError(f"mechanism: expected a callable of the contract, got {kind(mechanism)}")
-
-
-def check_factory(name: str, factory: object) -> None:
-    """Check that ``factory`` is called to make modules, and is not one of them.
-
-    Raises:
-        ValueError: it is one, or cannot be called.
-    """
-    if not callable(factory) or isinstance(factory, nn.Module):
-        raise ValueError(f"{name}: expected a function that makes one, got {kind(factory)}")
-
-
-def check_scale(scale: float | None) -> None:
-    """Check that ``scale`` is a finite number or None.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
-        raise ValueError(f"scale: expected a finite number or None, got {shown(scale)}")
-
-
-def check_size(name: str, size: int) -> None:
-    """Check that the size called ``name`` is an integer of at least 1.
-
-    Raises:
-        ValueError: it is not.
-    """
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"{name}: expected an integer of at least 1, got {shown(size)}")
-
-
-def is_number(value: object) -> bool:
-    """Whether this is a number, Python's or NumPy's: not True or False, no text, no tensor."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
-    """Check that ``x`` is floating, ``(batch, length, size)``, on the device and (but under autocast) of the dtype of
-    ``weight``.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``x`` is floating, ``(batch, length, size)``, on the device and, without autocast, of the dtype of ``weight``."""
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
         raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
     if x.device != weight.device:
         raise ValueError(f"{name}: expected device {weight.device}, the weights', got {x.device}")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
         raise ValueError(f"{name}: expected dtype {weight.dtype}, the weights', got {x.dtype}")
+
+
+def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
+    """``numbers`` are an integer tensor of so many axes."""
+    if not isinstance(numbers, Tensor) or numbers.dtype not in INTEGERS or numbers.dim() != axes:
+        raise ValueError(f"{name}: expected an integer tensor of {axes} axes, got {kind(numbers)}")
+
+
+def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
+    """``tokens`` are ids of the vocabulary with so many axes; of a batch of this size, where one is given."""
+    if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32) or tokens.dim() != axes:
+        raise ValueError(f"{name}: expected an integer tensor with {axes} axes, got {kind(tokens)}")
+    if tokens.numel() == 0:
+        raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
+    if batch is not None and tokens.shape[0] != batch:
+        raise ValueError(f"{name}: expected a batch of {batch}, as the source's, got {tokens.shape[0]}")
+    # On a GPU this would wait for the device at every step, and the embedding's own check speaks there.
+    if tokens.device.type == "cpu":
+        low, high = (int(x) for x in torch.aminmax(tokens))
+        if low < 0 or high >= vocab_size:
+            wrong = low if low < 0 else high
+            raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {wrong}")
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a number, Python's or NumPy's: not True or False, no text, no tensor."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def kind(value: object) -> str:
@@ -210,43 +267,3 @@ def shown(value: object) -> str:
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
-
-
-def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    if tensor.device != device:
-        raise ValueError(f"{name}: expected device {device}, as the rest, got {tensor.device}")
-    fits = tensor.dim() <= len(shape) and all(
-        have in (1, want) for have, want in zip(reversed(tensor.shape), reversed(shape), strict=False)
-    )
-    if not fits:
-        raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
-
-
-def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
-    """Check that ``numbers`` are an integer tensor of so many axes.
-
-    Raises:
-        ValueError: they are not.
-    """
-    if not isinstance(numbers, Tensor) or numbers.dtype not in INTEGERS or numbers.dim() != axes:
-        raise ValueError(f"{name}: expected an integer tensor of {axes} axes, got {kind(numbers)}")
-
-
-def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
-    """Token ids with so many axes, each in the vocabulary; of a batch of this size, where one is given.
-
-    Raises:
-        ValueError: they are not.
-    """
-    if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32) or tokens.dim() != axes:
-        raise ValueError(f"{name}: expected an integer tensor with {axes} axes, got {kind(tokens)}")
-    if tokens.numel() == 0:
-        raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
-    if batch is not None and tokens.shape[0] != batch:
-        raise ValueError(f"{name}: expected a batch of {batch}, as the source's, got {tokens.shape[0]}")
-    # On a GPU this would wait for the device at every step, and the embedding's own check speaks there.
-    if tokens.device.type == "cpu":
-        low, high = (int(x) for x in torch.aminmax(tokens))
-        if low < 0 or high >= vocab_size:
-            wrong = low if low < 0 else high
-            raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {wrong}")

@@ -70,14 +70,14 @@ class LongformerAttention(nn.Module):
         if most == 0:
             return self._merge(local(mask=_per_key(mask)), mask)
         # Rows have as many global tokens as the row with most of them; ``present`` says which of these are true.
-        places = marked.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+        positions = marked.int().argsort(dim=1, descending=True, stable=True)[:, :most]
         present = torch.arange(most, device=x.device) < counts[:, None]
         rows = torch.arange(len(x), device=x.device)[:, None]
-        global_k, global_v = (y.transpose(1, 2)[rows, places].transpose(1, 2) for y in (k, v))
+        global_k, global_v = (y.transpose(1, 2)[rows, positions].transpose(1, 2) for y in (k, v))
         # Global keys are read on their own, so the window leaves them out.
         near = ~marked if mask is None else mask & ~marked
         out = local(mask=_per_key(near), global_k=global_k, global_v=global_v, global_mask=_per_key(present))
-        seen = self._see_all(x[rows, places], x, mask).transpose(1, 2)
+        seen = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2)
         out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), seen[present].to(out.dtype)).transpose(1, 2)
         return self._merge(out, mask)
 
@@ -86,22 +86,22 @@ class LongformerAttention(nn.Module):
         sizes = f"num_heads={self.num_heads}, head_dim={self.head_dim}"
         return f"{sizes}, window={self.window}, dilation={self.dilation}"
 
-    def _see_all(self, asking: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
-        """What N tokens ``(B, N, C)`` see of all in ``x (B, T, C)``, by the global projections: ``(B, H, N, D)``."""
-        q, seen = self._split(self.query_global(asking)), _per_key(mask)
-        if asking.shape[1] > self.head_dim:
+    def _attend_to_all(self, queries: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend from N global tokens ``(B, N, C)`` to all of ``x (B, T, C)``: ``(B, H, N, D)``."""
+        q, key_mask = self._split(self.query_global(queries)), _per_key(mask)
+        if queries.shape[1] > self.head_dim:
             k, v = self._split(self.key_global(x)), self._split(self.value_global(x))
-            return attention(q, k, v, mask=seen)
-        # Few ask. q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: it costs less to
-        # project the questions and the answers than all tokens. The keys' bias adds the same to all scores of a
-        # question, which changes no weight.
+            return attention(q, k, v, mask=key_mask)
+        # With few queries, q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: projecting
+        # the queries and the outputs costs less than projecting all tokens. The keys' bias adds the same number to all
+        # scores of a query, which changes no weight.
         by_head = (self.num_heads, self.head_dim, -1)
-        asked = (q @ self.key_global.weight.view(by_head)).flatten(1, 2)[:, None]
-        tokens = x[:, None].to(asked.dtype)  # under autocast the questions come in half precision
-        means = attention(asked, tokens, tokens, mask=seen, scale=1 / math.sqrt(self.head_dim))
-        found = means.unflatten(2, q.shape[1:3])[:, 0] @ self.value_global.weight.view(by_head).mT
+        q_in_model = (q @ self.key_global.weight.view(by_head)).flatten(1, 2)[:, None]
+        tokens = x[:, None].to(q_in_model.dtype)  # under autocast the queries come in half precision
+        means = attention(q_in_model, tokens, tokens, mask=key_mask, scale=1 / math.sqrt(self.head_dim))
+        out = means.unflatten(2, q.shape[1:3])[:, 0] @ self.value_global.weight.view(by_head).mT
         bias = self.value_global.bias
-        return found if bias is None else found + bias.view(self.num_heads, 1, self.head_dim)
+        return out if bias is None else out + bias.view(self.num_heads, 1, self.head_dim)
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)

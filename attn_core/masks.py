@@ -78,14 +78,3 @@ def same_group(groups: Tensor) -> Tensor:
     """
     check_integers("groups", groups, axes=2)
     return (groups[:, :, None] == groups[:, None, :])[:, None]
-
-
-def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:
-    """A mask or a bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key head they read.
-
-    Returns five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; a view. None stays None.
-    """
-    if x is None:
-        return None
-    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
-    return x.unflatten(1, (1 if x.shape[1] == 1 else groups, -1))

@@ -25,6 +25,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.attribution import occlude, rollout
 from attn_book.corpus import (
     COLOURS,
     HELD_PAIRS,
@@ -41,7 +42,7 @@ from attn_core import capture_attention
 from attn_core.data import Batch, Vocab
 from attn_core.train import fit, token_loss
 from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.vision import ContrastivePair, VisionTransformer, occlude, pair_loss, rollout, zero_shot
+from attn_core.vision import ContrastivePair, VisionTransformer, pair_loss, zero_shot
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)

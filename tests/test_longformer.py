@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attn_core.longformer import LongformerAttention
-from attn_core.masks import valid
+from attn_core.masks import length_mask
 from tests import reference
 from tests.mechanisms.test_window import Largest
 
@@ -33,7 +33,7 @@ def case(marks, length=11):
     marked = torch.zeros(2, length, dtype=torch.bool)
     for row, chosen in enumerate(places):
         marked[row, list(chosen)] = True
-    return x, marked, valid(torch.tensor([length, length - 4]), length)
+    return x, marked, length_mask(torch.tensor([length, length - 4]), length)
 
 
 def expected(layer, x, marked, mask):
@@ -89,8 +89,8 @@ def test_gradcheck(marks):
 def test_many_global_tokens_and_few_give_the_same_by_either_way():
     # Few questions are taken to the tokens unprojected, many to projected ones: one token more changes the way.
     made, x = layer(3), torch.randn(1, 9, HEADS * SIZE, dtype=torch.float64)
-    mask = valid(torch.tensor([8]), 9)
-    few, many = (made._see_all(x[:, :n], x, mask) for n in (SIZE, SIZE + 1))
+    mask = length_mask(torch.tensor([8]), 9)
+    few, many = (made._attend_to_all(x[:, :n], x, mask) for n in (SIZE, SIZE + 1))
     assert (few - many[:, :, :SIZE]).abs().max() < 1e-12
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from attn_core import masks
+from attn_core.contract import group_by_kv_head
 
 
 def test_valid_marks_positions_below_each_length():
@@ -71,8 +72,8 @@ def test_wrong_input_is_named(call, message):
 )
 def test_heads_are_sorted_by_the_key_head_that_they_read(shape, sorted_by_head):
     x = torch.arange(torch.Size(shape).numel()).view(shape)
-    found = masks.group_by_kv_head(x, 2)
-    assert found.shape == sorted_by_head and masks.group_by_kv_head(None, 2) is None
+    found = group_by_kv_head(x, 2)
+    assert found.shape == sorted_by_head and group_by_kv_head(None, 2) is None
     if shape[0] == 6:  # three query heads in a row read each key head
         assert torch.equal(found[0, 1, 0], x[3])
 

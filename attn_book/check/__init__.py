@@ -1,7 +1,6 @@
 """Checks for the book's exercises and for attention layers, and broken attention layers to try them on."""
 
 from attn_book.check.alignment import alignment_error_rate, leak
-from attn_book.check.attribution import leave_one_out, score_gradient
 from attn_book.check.biases import alibi_bias, relative_bias
 from attn_book.check.broken_layers import SPECIMENS, StepByStep, reveal, specimen
 from attn_book.check.buckets import k_means, met
@@ -11,6 +10,7 @@ from attn_book.check.decoders import bahdanau_context, local_weights
 from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
 from attn_book.check.hard_attention import reinforce_gradient, reinforce_spread
 from attn_book.check.heads import grouped_attention, multi_head
+from attn_book.check.kernel_regression import leave_one_out, score_gradient
 from attn_book.check.layer_tests import TESTS, symptoms
 from attn_book.check.linear import by_chunks, read_on, series
 from attn_book.check.paging import blocks_touched, gather_pages

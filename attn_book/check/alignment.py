@@ -63,7 +63,8 @@ def _pooled(maps: list[Tensor], links: list[Links], hits: Any = _hits) -> float:
 
 
 alignment_error_rate = Check(
-    "alignment_error",
+    "alignment_error_rate",
+    function="alignment_error",
     answer=right_error,
     cases=_error_cases,
     misconceptions=[

@@ -86,7 +86,8 @@ class Check:
     """The check of one exercise, to be called with the reader's answer.
 
     Args:
-        name: the name of the function or class that the exercise asks for.
+        name: the name of the check in ``attn_book.check``.
+        function: the name of the function or class that the exercise asks for; by default ``name``.
         answer: a right answer.
         cases: draws inputs; called again for each check, so that an answer cannot know them.
         misconceptions: known wrong answers, the most likely first.
@@ -99,6 +100,7 @@ class Check:
         self,
         name: str,
         *,
+        function: str = "",
         answer: Callable[..., Any],
         cases: Callable[[Inputs], Iterable[Case]],
         misconceptions: Iterable[Misconception],
@@ -106,7 +108,8 @@ class Check:
         use: Callable[..., Any] | None = None,
         close: float = 1e-4,
     ) -> None:
-        self.name, self.answer, self.cases, self.close = name, answer, cases, close
+        self.name, self.function = name, function or name
+        self.answer, self.cases, self.close = answer, cases, close
         self.misconceptions, self.hints = tuple(misconceptions), tuple(hints)
         self.use = use or (lambda attempt, *args: attempt(*args))
         self.hints_given = 0
@@ -136,9 +139,8 @@ class Check:
 
     def _judge(self, attempt: Callable[..., Any], seed: int | None, *, edges: bool) -> None:
         if not callable(attempt):
-            raise ValueError(
-                f"attempt: expected what you wrote itself, check.{self.name}({self.name}), got {type(attempt).__name__}"
-            )
+            call = f"check.{self.name}({self.function})"
+            raise ValueError(f"attempt: expected a function or class, as in {call}, got {type(attempt).__name__}")
         drawn = list(self.cases(Inputs(secrets.randbits(31) if seed is None else seed)))
         cases = [case for case in drawn if edges or not case.edge]
         expected = [self.use(self.answer, *copy.deepcopy(case.args)) for case in cases]
@@ -152,11 +154,11 @@ class Check:
             raise NotYet(self._say(cases, outcomes, expected, wrong)) from None
         left = len(drawn) - len(cases)
         more = f"; the full check has {left} more, and harder" if left else ""
-        print(f"{self.name}: right, on {count(len(cases), 'input')}{more}.")
+        print(f"{self.function}: right, on {count(len(cases), 'input')}{more}.")
 
     def _say(self, cases: list[Case], outcomes: list[_Outcome], expected: list[Any], wrong: list[int]) -> str:
         first = wrong[0]
-        head = f"{self.name}: not yet, on {cases[first].name}."
+        head = f"{self.function}: not yet, on {cases[first].name}."
         tail = f"For a hint: check.hint(check.{self.name})." if self.hints else ""
         known = self._recognise(cases, outcomes, wrong)
         if outcomes[first].changed:

@@ -50,7 +50,8 @@ def _by_exponentials(images: Tensor, texts: Tensor, temperature: float) -> Tenso
 
 
 clip_loss = Check(
-    "contrastive_loss",
+    "clip_loss",
+    function="contrastive_loss",
     answer=lambda images, texts, temperature: right_loss(_cosines(images, texts) / temperature),
     cases=_pair_cases,
     misconceptions=[

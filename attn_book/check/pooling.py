@@ -193,7 +193,8 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 dot_product_attention = Check(
-    "attention",
+    "dot_product_attention",
+    function="attention",
     answer=_mixed,
     cases=_attention_cases,
     misconceptions=[

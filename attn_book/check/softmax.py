@@ -43,7 +43,8 @@ def _top_of_all(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 softmax_with_mask = Check(
-    "masked_softmax",
+    "softmax_with_mask",
+    function="masked_softmax",
     answer=right_softmax,
     cases=_softmax_cases,
     misconceptions=[

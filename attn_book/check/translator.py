@@ -140,7 +140,8 @@ def _among_others(logits: Tensor, target: Tensor, smoothing: float, pad: int) ->
 
 
 label_smoothing = Check(
-    "smoothed_loss",
+    "label_smoothing",
+    function="smoothed_loss",
     answer=lambda logits, target, smoothing, pad: functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=smoothing
     ),

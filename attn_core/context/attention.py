@@ -1,4 +1,4 @@
-"""Self-attention whose queries and keys are blended with a context; the values stay what they are."""
+"""Self-attention whose queries and keys are blended with a context; the values stay as they are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_mechanism, check_size, kind
+from attn_core.contract import check_mechanism, check_size, check_vectors, kind
 from attn_core.mechanisms.dense import Dense
 
 
@@ -22,24 +22,24 @@ def blend(x: Tensor, context: Tensor, weight: Tensor) -> Tensor:
 
 
 class ContextAttention(nn.Module):
-    """Multi-head self-attention that asks, and is asked, in the light of a context.
+    """Multi-head self-attention whose queries and keys depend on a context.
 
     With Q, K and V of the input, and the context C of ``context_dim`` entries a position, or one for all positions::
 
         Q̂ = (1 − λ_Q) Q + λ_Q (C U_Q),    λ_Q = σ([Q, C U_Q] V_Q + b_Q),    K̂ and λ_K likewise,
 
-    one number λ at each position for all heads; the output is attention of Q̂, K̂ and V. Where both ``b`` are −∞ the
-    weights λ are 0, and the layer is ``MultiHeadAttention`` of the same ``query``, ``key``, ``value`` and ``out``. The
-    ``b`` are ours (the paper has none): they start at 0, the weights of the context therefore around a half.
+    one number λ at each position for all heads; the output is attention with Q̂, K̂ and V. If both ``b`` are −∞, the
+    weights λ are 0, and the layer equals ``MultiHeadAttention`` with the same ``query``, ``key``, ``value`` and
+    ``out``. The biases ``b`` are ours (the paper has none): they start at 0, so the context starts with about half of
+    the weight.
 
-    A context made of the whole sequence tells each position of those after it: ``causal`` hides only keys and values.
+    A context computed from the whole sequence contains later positions: ``causal`` hides only keys and values.
 
     ``mechanism`` is any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns
     belongs to one layer. ``bias`` adds one to each of the four projections.
 
     Raises:
-        ValueError: a size below 1, ``num_heads`` that does not divide ``model_dim``, or a ``mechanism`` that cannot be
-            called.
+        ValueError: if a size is below 1, ``num_heads`` does not divide ``model_dim``, or ``mechanism`` is not callable.
 
     Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), section "Context-Aware Self-Attention Model".
     """
@@ -80,14 +80,14 @@ class ContextAttention(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Attend from each position of ``x`` to all, in the light of ``context``.
+        """Attend from each position of ``x`` to all positions, given ``context``.
 
         Shapes: ``x (B, T, model_dim)``; ``context (B, T, context_dim)``, or ``(B, 1, context_dim)`` where all positions
         share it; ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, T)``. Returns
         ``(B, T, model_dim)``.
 
         Raises:
-            ValueError: an input of another size or kind, or a mask or bias that does not broadcast.
+            ValueError: if an input has another size or kind, or a mask or bias does not broadcast.
         """
         self._check(x, context)
         (q, _), (k, _) = self._blended(x, context)
@@ -132,17 +132,10 @@ class ContextAttention(nn.Module):
         return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def _check(self, x: Tensor, context: Tensor) -> None:
-        weight, size = self.query.weight, self.query_context.in_features
-        for name, given, wanted in (("x", x, self.query.in_features), ("context", context, size)):
-            if not isinstance(given, Tensor) or given.dim() != 3 or not given.dtype.is_floating_point:
-                raise ValueError(f"{name}: expected a floating tensor of three axes, got {kind(given)}")
-            if given.shape[2] != wanted:
-                raise ValueError(f"{name}: expected shape (batch, length, {wanted}), got {tuple(given.shape)}")
-            if given.device != weight.device:
-                raise ValueError(f"{name}: expected device {weight.device}, the weights', got {given.device}")
-            if given.dtype != weight.dtype and not torch.is_autocast_enabled(given.device.type):
-                raise ValueError(f"{name}: expected dtype {weight.dtype}, the weights', got {given.dtype}")
+        size = self.query_context.in_features
+        check_vectors("x", x, self.query.in_features, self.query.weight)
+        check_vectors("context", context, size, self.query.weight)
         batch, length = x.shape[:2]
         if context.shape[0] != batch or context.shape[1] not in (1, length):
-            wanted_shape = f"({batch}, {length} or 1, {size}), to go with x"
-            raise ValueError(f"context: expected shape {wanted_shape}, got {tuple(context.shape)}")
+            shape = f"({batch}, {length} or 1, {size}), to go with x"
+            raise ValueError(f"context: expected shape {shape}, got {tuple(context.shape)}")

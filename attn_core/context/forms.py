@@ -88,12 +88,12 @@ class AttentionPooling(nn.Module):
                 f"members: expected a boolean tensor of shape (batch, groups, length), got {kind(members)}"
             )
         if (members.shape[0], members.shape[2]) != tuple(x.shape[:2]):
-            wanted = f"({x.shape[0]}, groups, {x.shape[1]}), to go with x"
-            raise ValueError(f"members: expected shape {wanted}, got {tuple(members.shape)}")
+            shape = f"({x.shape[0]}, groups, {x.shape[1]}), to go with x"
+            raise ValueError(f"members: expected shape {shape}, got {tuple(members.shape)}")
         x = _words(x, members.any(1))
         keys = torch.tanh(self.hidden(x))
         questions = self.question.to(keys.dtype).expand(len(x), members.shape[1], -1)
-        return _read(self, questions, keys, x.to(keys.dtype), mask=members[:, None], scale=1.0)
+        return _attend(self, questions, keys, x.to(keys.dtype), mask=members[:, None], scale=1.0)
 
 
 class HierarchicalContext(nn.Module):
@@ -158,12 +158,12 @@ class DynamicContext(nn.Module):
         _check(x, self.context_dim, sentence_numbers)
         members = sentence_members(sentence_numbers, mask)
         sentences = self.words(x, members)
-        asking, present = self.query(_words(x, mask)), members.any(2)[:, None, None]
+        queries, present = self.query(_words(x, mask)), members.any(2)[:, None, None]
         keys = self.key(sentences)
-        return _words(_read(self, asking, keys, sentences.to(keys.dtype), mask=present), mask)
+        return _words(_attend(self, queries, keys, sentences.to(keys.dtype), mask=present), mask)
 
 
-def _read(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+def _attend(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """Attention of one head, ``(B, T, C)`` to ``(B, S, C)``; the module's weights go to whoever captures them."""
     q, k, v = (x[:, None] for x in (q, k, v))
     if not is_captured(module):
@@ -186,5 +186,5 @@ def _check_size_of(x: Tensor, size: int) -> None:
 def _check(x: Tensor, size: int, sentence_numbers: Tensor) -> None:
     _check_size_of(x, size)
     if not isinstance(sentence_numbers, Tensor) or sentence_numbers.shape != x.shape[:2]:
-        wanted = f"shape {tuple(x.shape[:2])}, as x"
-        raise ValueError(f"sentence_numbers: expected {wanted}, got {kind(sentence_numbers)}")
+        shape = tuple(x.shape[:2])
+        raise ValueError(f"sentence_numbers: expected shape {shape}, as x, got {kind(sentence_numbers)}")

@@ -37,8 +37,8 @@ def check_words(mask: Tensor, of: Tensor) -> None:
     Raises:
         ValueError: it is not boolean, or of another shape or device.
     """
-    wanted = tuple(of.shape[:2])
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != wanted:
-        raise ValueError(f"mask: expected a boolean tensor of shape {wanted}, got {kind(mask)}")
+    shape = tuple(of.shape[:2])
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != shape:
+        raise ValueError(f"mask: expected a boolean tensor of shape {shape}, got {kind(mask)}")
     if mask.device != of.device:
         raise ValueError(f"mask: expected device {of.device}, as the rest, got {mask.device}")

@@ -33,7 +33,7 @@ _VISIBLE = re.compile(rf"[^\s{INVISIBLE}]")
 def tatoeba_corpus(
     *, train: int | None = 20_000, valid: int = 1_000, test: int = 1_000, max_words: int = 12, seed: int = 0
 ) -> Corpus:
-    """Draw so many pairs for each part from the archive, the same for the same seed; `train=None` takes the rest.
+    """Draw so many pairs for each part from the archive, the same for the same seed; ``train=None`` takes the rest.
 
     The pairs have at most `max_words` tokens a side and no links: nobody knows their true alignment. Many
     sentences have several translations, so the parts are kept apart by sentence: none of `valid` or `test`, English
@@ -68,9 +68,9 @@ def tatoeba_corpus(
             if pair is None and size is None:
                 break
             if pair is None:
-                found = sum(1 for _ in _pairs(rows, max_words))
+                available = sum(1 for _ in _pairs(rows, max_words))
                 raise ValueError(
-                    f"{name}: expected at most {len(chosen)}, all that is left of the archive's {found} pairs "
+                    f"{name}: expected at most {len(chosen)}, all that is left of the archive's {available} pairs "
                     f"of at most {max_words} words a side, got {size}"
                 )
             sentences = _key(pair.source), _key(pair.target)
@@ -172,8 +172,8 @@ def _read(path: Path) -> list[tuple[str, str]]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = data[error.start : error.end]
-        raise ValueError(f"{path}: {members[0]}, line {line}: expected UTF-8, got {found!r}. {_ADVICE}") from error
+        wrong = data[error.start : error.end]
+        raise ValueError(f"{path}: {members[0]}, line {line}: expected UTF-8, got {wrong!r}. {_ADVICE}") from error
     pairs = []
     for number, row in enumerate(text.removesuffix("\n").split("\n"), start=1):
         sides = row.split("\t")

@@ -1,4 +1,4 @@
-"""Beam search: the likeliest sentences, not the likeliest tokens."""
+"""Beam search: the most probable sentences instead of the most probable tokens."""
 
 import math
 
@@ -20,7 +20,7 @@ def beam(
     beam_size: int = 4,
     length_penalty: float = 1.0,
 ) -> list[Hypothesis]:
-    """Keep the ``beam_size`` likeliest beginnings of each sentence; return the best of those that ended.
+    """Keep the ``beam_size`` most probable beginnings of each sentence; return the best of those that ended.
 
     Hypotheses are compared by log-probability divided by their length (<eos> counted) to the power of
     ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. A sentence
@@ -28,7 +28,7 @@ def beam(
     none has ended by then, the best beginning is returned, marked unfinished. Shapes as ``greedy``.
 
     Raises:
-        ValueError: ``max_length`` or ``beam_size`` below 1, or a negative ``length_penalty``.
+        ValueError: if ``max_length`` or ``beam_size`` is below 1, or ``length_penalty`` is negative.
 
     Source: Wu et al. 2016, section 7 (pruning and normalising by length).
     """
@@ -40,7 +40,7 @@ def beam(
     state = model.init_state(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
     first_row = torch.arange(size, device=device)[:, None] * beam_size
     tokens = torch.full((size * beam_size,), Vocab.BOS, device=device)
-    # All beams of a sentence begin alike, so only the first may speak in the first step.
+    # All beams of a sentence begin alike, so only the first one counts in the first step.
     scores = torch.full((size, beam_size), -math.inf, device=device)
     scores[:, 0] = 0.0
     ids = torch.empty((size * beam_size, 0), dtype=torch.long, device=device)
@@ -52,8 +52,8 @@ def beam(
         vocab = logp.shape[-1]
         candidates = (scores[..., None] + logp.view(size, beam_size, vocab)).flatten(1)
         # Each beam offers <eos> at most once, so twice as many candidates always leave beam_size that go on.
-        top, places = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
-        parents, tokens_2d = first_row + places // vocab, places % vocab
+        top, indices = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
+        parents, tokens_2d = first_row + indices // vocab, indices % vocab
         if state.weights is not None:
             row = state.weights[:, None]
             maps = row if maps is None else torch.cat([maps, row], dim=1)
@@ -75,12 +75,12 @@ def beam(
         state = state.select(rows)
         # Log-probabilities only fall, so the longest possible sentence is the most that a beginning can still reach.
         reachable = (scores[:, 0] / max_length**length_penalty).tolist()
-        if all(found is not None and found[0] >= bound for found, bound in zip(best, reachable, strict=True)):
+        if all(ended is not None and ended[0] >= bound for ended, bound in zip(best, reachable, strict=True)):
             break
     results = []
-    for i, found in enumerate(best):
-        if found is not None:
-            results.append(found[1])
+    for i, ended_best in enumerate(best):
+        if ended_best is not None:
+            results.append(ended_best[1])
         else:
             first = i * beam_size
             weights = None if maps is None else maps[first]

@@ -61,9 +61,9 @@ def translate(
         lengths = torch.tensor([len(row) for row in encoded], device=device)
         with evaluating(model):
             if beam_size == 1:
-                found = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
+                hypotheses = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
             else:
-                found = beam(
+                hypotheses = beam(
                     model,  # type: ignore[arg-type]
                     source,
                     lengths,
@@ -71,7 +71,7 @@ def translate(
                     beam_size=beam_size,
                     length_penalty=length_penalty,
                 )
-        for i, row, hypothesis in zip(chosen, encoded, found, strict=True):
+        for i, row, hypothesis in zip(chosen, encoded, hypotheses, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()
             results[i] = Translation(target_vocab.decode(ids), log_probability, attention, finished)

@@ -1,24 +1,23 @@
 """Softmax attention over additive scores, as a mechanism."""
 
-import torch
 from torch import Tensor, nn
 
-from attn_core import masks
-from attn_core.contract import check_inputs
+from attn_core.contract import accum_dtype, contract, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.scores import Additive
 
 
 class AdditiveAttention(nn.Module):
-    """Attention that scores by the perceptron v·tanh(W q + U k), the same one for every head.
+    """Attention that scores with the perceptron v·tanh(W q + U k), the same one for every head.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. The heads differ in their
-    projections, which stand before a mechanism. It builds a tensor ``(B, H, T, S, hidden_dim)``, and belongs to one
-    layer, because it learns.
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. The heads differ in the projections
+    before the mechanism. It builds a tensor ``(B, H, T, S, hidden_dim)``, and it belongs to one layer because it has
+    parameters.
 
     Raises:
-        ValueError: a size below 1; in use, an argument that breaks the contract, a head size, dtype or device that is
-            not the weights', or a ``scale``: additive scores are bounded by their own weights and are not scaled.
+        ValueError: if a size is below 1; in use, if an argument breaks the contract, the head size, dtype or device is
+            not that of the parameters, or a ``scale`` is given: additive scores are bounded by their parameters and
+            are not scaled.
 
     Source: Bahdanau et al. 2015, appendix A.1.2 (the score); Vaswani et al. 2017, section 3.2.2 (heads).
     """
@@ -38,23 +37,17 @@ class AdditiveAttention(nn.Module):
         causal: bool = False,
         scale: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The output ``(B, H, T, Dv)`` and the weights ``(B, H, T, S)``."""
-        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        """The output ``(B, H, T, Dv)`` and the attention weights ``(B, H, T, S)``."""
+        call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
         if scale is not None:
             raise ValueError(f"scale: expected None, since additive scores are not scaled, got {scale}")
-        group = q.shape[1] // k.shape[1]
-        prepared = self.score.project_keys(k)  # before the heads are repeated: once for each key-value head
-        prepared, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in (prepared, v))
-        scores = self.score.score(q, prepared)
-        wide = torch.promote_types(scores.dtype, torch.float32)
-        scores = scores.to(wide)
+        keys = self.score.project_keys(k)  # before the heads are repeated: once for each key-value head
+        scores = self.score.score(q, keys.repeat_interleave(q.shape[1] // k.shape[1], dim=1))
+        scores = scores.to(accum_dtype(scores))
         if bias is not None:
             scores = scores + bias
-        if causal:
-            future = masks.causal(q.shape[2], k.shape[2], device=q.device)
-            mask = future if mask is None else mask & future
-        with torch.autocast(q.device.type, enabled=False):
-            out, weights = attend(scores, v.to(wide), mask)
+        with without_autocast(q):
+            out, weights = attend(scores, call.repeat_kv()[2], call.visible)
         return out.to(q.dtype), weights.to(q.dtype)
 
     def forward(

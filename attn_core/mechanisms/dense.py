@@ -1,4 +1,4 @@
-"""Softmax attention over every key: the explicit path first, the fast path below it."""
+"""Softmax attention over every key: the explicit form first, PyTorch's fused kernels below it."""
 
 import math
 
@@ -6,61 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core import masks
-from attn_core.contract import check_dropout, check_inputs, check_leading, check_mask, kind
-
-
-def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last axis, among the positions where ``mask`` is True.
-
-    Shapes: ``scores (…, T, S)`` floating, −inf allowed; ``mask`` boolean, broadcastable to it. Returns weights of the
-    same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
-    scores are exponentiated and summed in float32, inside PyTorch's softmax.
-
-    Raises:
-        ValueError: ``scores`` is not floating or has no axis, or ``mask`` is not boolean or does not broadcast.
-
-    Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
-    """
-    return _weigh(scores, mask)[0]
-
-
-def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Turn scores into weights, and take the weighted mean of the values.
-
-    Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
-    attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
-    where nothing may be attended to.
-
-    Raises:
-        ValueError: as ``masked_softmax``, or ``v`` is not floating, on another device than ``scores``, or has another
-            number of keys.
-
-    Source: Bahdanau et al. 2015, eq. 5 and 6.
-    """
-    weights, empty = _weigh(scores, mask)
-    if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2:
-        raise ValueError(f"v: expected a floating tensor of shape (…, S, Dv), got {kind(v)}")
-    if v.shape[-2] != scores.shape[-1]:
-        raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
-    if v.device != scores.device:
-        raise ValueError(f"v: expected the device of scores, {scores.device}, got {v.device}")
-    check_leading("v", v, "scores", scores)
-    # Zero weights do not silence a value that is NaN or infinite; an empty row is silent all the same.
-    return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
-
-
-def _weigh(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The weights, and which rows are empty."""
-    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point or scores.dim() == 0:
-        raise ValueError(f"scores: expected a floating tensor (…, T, S), got {kind(scores)}")
-    if mask is not None:
-        check_mask(mask, tuple(scores.shape), scores.device)
-        scores = scores.masked_fill(~mask, -math.inf)
-    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
-    # steps are masks, and masks pass back exact zeros.
-    empty = torch.isneginf(scores).all(-1, keepdim=True)
-    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0), empty
+from attn_core.contract import check_dropout, check_leading, check_mask, contract, four_axes, kind, without_autocast
 
 
 def attention_with_weights(
@@ -73,27 +19,77 @@ def attention_with_weights(
     causal: bool = False,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention, step by step: the output and the weights.
+    """Scaled dot-product attention, step by step: the output and the attention weights.
 
     Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights (B, H, T, S)``. Takes
     memory for several tensors of shape ``(B, H, T, S)``.
 
     Raises:
-        ValueError: an argument breaks the contract.
+        ValueError: if an argument breaks the contract.
 
     Source: Vaswani et al. 2017, eq. 1.
     """
-    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    dtype, group = q.dtype, q.shape[1] // k.shape[1]
-    wide = torch.promote_types(dtype, torch.float32)
-    with torch.autocast(q.device.type, enabled=False):  # it would take the products back to half precision
-        # One key head serves a group of query heads; repeating views keeps the arithmetic below the same for all.
-        k, v = (x.to(wide).repeat_interleave(group, dim=1) if group > 1 else x.to(wide) for x in (k, v))
-        scores = (q.to(wide) * _scale(q, scale)) @ k.transpose(-2, -1)
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    with without_autocast(q):
+        q, k, v = call.repeat_kv()
+        scores = (q * call.scale) @ k.mT
         if bias is not None:
             scores = scores + bias
-        out, weights = attend(scores, v, _with_causal(mask, causal, q, k))
-    return out.to(dtype), weights.to(dtype)
+        out, weights = attend(scores, v, call.visible)
+    return out.to(call.q.dtype), weights.to(call.q.dtype)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis, among the positions where ``mask`` is True.
+
+    Shapes: ``scores (…, T, S)`` floating, −inf allowed; ``mask`` boolean, broadcastable to it. Returns weights of the
+    same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
+    scores are exponentiated and summed in float32, inside PyTorch's softmax.
+
+    Raises:
+        ValueError: if ``scores`` is not floating or has no axis, or ``mask`` is not boolean or does not broadcast.
+
+    Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
+    """
+    return _softmax(scores, mask)[0]
+
+
+def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Turn scores into attention weights, and take the weighted mean of the values.
+
+    Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
+    attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
+    where nothing may be attended to.
+
+    Raises:
+        ValueError: as ``masked_softmax``; or if ``v`` is not floating, is on another device than ``scores``, or has
+            another number of keys.
+
+    Source: Bahdanau et al. 2015, eq. 5 and 6.
+    """
+    weights, empty = _softmax(scores, mask)
+    if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2:
+        raise ValueError(f"v: expected a floating tensor of shape (…, S, Dv), got {kind(v)}")
+    if v.shape[-2] != scores.shape[-1]:
+        raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
+    if v.device != scores.device:
+        raise ValueError(f"v: expected the device of scores, {scores.device}, got {v.device}")
+    check_leading("v", v, "scores", scores)
+    # A weight of 0 does not silence a value that is NaN or infinite, so empty rows are set to zero afterwards.
+    return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
+
+
+def _softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The weights, and which rows are empty."""
+    if not isinstance(scores, Tensor) or not scores.dtype.is_floating_point or scores.dim() == 0:
+        raise ValueError(f"scores: expected a floating tensor (…, T, S), got {kind(scores)}")
+    if mask is not None:
+        check_mask(mask, tuple(scores.shape), scores.device)
+        scores = scores.masked_fill(~mask, -math.inf)
+    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
+    # steps are masks, and masks pass back exact zeros.
+    empty = torch.isneginf(scores).all(-1, keepdim=True)
+    return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0), empty
 
 
 def attention(
@@ -109,11 +105,11 @@ def attention(
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
     Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. The same as
-    ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias that needs a
-    gradient is the exception: no fused kernel gives it one, and PyTorch then builds the weights.
+    ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias that requires a
+    gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
 
     Raises:
-        ValueError: an argument breaks the contract.
+        ValueError: if an argument breaks the contract.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
@@ -121,15 +117,15 @@ def attention(
 
 
 class Dense(nn.Module):
-    """Softmax attention as a module, with dropout on the weights while training.
+    """Softmax attention as a module, with dropout on the attention weights while training.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. On a CPU no fused kernel drops
-    weights: with dropout, training there keeps the ``(B, H, T, S)`` weights.
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. On a CPU no fused kernel has
+    dropout, so training with it keeps the ``(B, H, T, S)`` weights there.
 
     Raises:
-        ValueError: ``dropout`` lies outside [0, 1).
+        ValueError: if ``dropout`` lies outside [0, 1).
 
-    Source: Vaswani et al. 2017, eq. 1; dropout on the weights after the authors' published code.
+    Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code.
     """
 
     def __init__(self, *, dropout: float = 0.0) -> None:
@@ -163,11 +159,13 @@ class Dense(nn.Module):
         causal: bool = False,
         scale: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """``attention_with_weights`` with this module's dropout; the weights are those before it."""
+        """``attention_with_weights`` with this module's dropout; the weights returned are those before dropout."""
         out, weights = attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
         if self.training and self.dropout > 0:
-            kept = functional.dropout(weights, self.dropout)
-            out = kept @ v.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+            _, _, values = contract(q, k, v).repeat_kv()
+            with without_autocast(q):
+                out = functional.dropout(weights.to(values.dtype), self.dropout) @ values
+            out = out.masked_fill(~weights.any(-1, keepdim=True), 0.0).to(q.dtype)
         return out, weights
 
     def extra_repr(self) -> str:
@@ -186,25 +184,24 @@ def _fused(
     scale: float | None,
     dropout: float,
 ) -> Tensor:
-    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    dtype, queries, keys, value_size = q.dtype, q.shape[2], k.shape[2], v.shape[3]
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
     if keys == 0 or q.numel() == 0 or value_size == 0:
         # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
         return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
-    factor = _scale(q, scale)
     causal = causal and queries > 1  # the last query sees every key
     # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
     # its kernels take it only when there is no other mask.
     plain_causal = causal and mask is None and bias is None and queries == keys
-    allowed = _with_causal(mask, causal and not plain_causal, q, k)
-    extra, empty = (None, None) if allowed is None and bias is None else _merge(allowed, bias, q.dtype)
+    visible = call._replace(causal=causal and not plain_causal).visible
+    extra, empty = (None, None) if visible is None and bias is None else _merge(visible, bias, q.dtype)
     group = q.shape[1] // k.shape[1]
     if group > 1 and queries == 1:
-        # As queries of one key head, the heads that share it read each key once. A kernel left to it reads them anew.
+        # As queries of one key head, the heads that share it read each key once; a kernel would read it for each head.
         q = q.reshape(q.shape[0], k.shape[1], group, q.shape[3])
         if extra is not None and extra.shape[1] > 1:
             extra = extra.unflatten(1, (-1, group)).squeeze(3)
-    # Fused kernels want one head size, its entries side by side: pad the smaller side with zeros, which change no
+    # Fused kernels want one head size, its entries contiguous: pad the smaller side with zeros, which change no
     # product.
     if q.shape[3] != value_size:
         width = max(q.shape[3], value_size)
@@ -218,50 +215,34 @@ def _fused(
         attn_mask=extra,
         dropout_p=dropout,
         is_causal=plain_causal,
-        scale=factor,
+        scale=call.scale,
         enable_gqa=q.shape[1] != k.shape[1],
     )
     if out.shape[3] != value_size:
         out = out[..., :value_size]
     if group > 1 and queries == 1:
         out = out.reshape(out.shape[0], -1, 1, value_size)
-    if out.dtype != dtype:  # under autocast the kernel gives half precision
-        out = out.to(dtype)
+    if out.dtype != call.q.dtype:  # under autocast the kernel gives half precision
+        out = out.to(call.q.dtype)
     return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """One tensor for PyTorch's kernels, and which rows are empty.
+    """One tensor of four axes for PyTorch's kernels, and which rows are empty.
 
-    Kernels disagree on rows with nothing to attend to, so such rows are opened here and zeroed afterwards. They take
-    four axes only.
+    Kernels disagree on rows with nothing to attend to, so such rows are opened here and set to zero afterwards.
     """
     if bias is None:
         if mask is None:
             return None, None
-        mask = _four_axes(mask)
+        mask = four_axes(mask)
         empty = ~mask.any(-1, keepdim=True)
         return mask | empty, empty
-    merged = _four_axes(bias).to(torch.promote_types(bias.dtype, dtype))
+    merged = four_axes(bias).to(torch.promote_types(bias.dtype, dtype))
     if mask is not None:
         merged = merged.masked_fill(~mask, -math.inf)
     empty = torch.isneginf(merged).all(-1, keepdim=True)
     merged = merged.masked_fill(empty, 0.0)
-    # The kernels want the bias in the dtype of q. What a row adds to all its keys changes nothing, so it is taken off
-    # first: half precision then rounds the small differences near the top and not the large numbers.
+    # The kernels want the bias in the dtype of q. A number added to a whole row changes nothing, so its largest bias is
+    # subtracted first: half precision then rounds small differences rather than large numbers.
     return (merged - merged.detach().amax(-1, keepdim=True)).to(dtype), empty
-
-
-def _four_axes(x: Tensor) -> Tensor:
-    return x.reshape((1,) * (4 - x.dim()) + x.shape)
-
-
-def _with_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
-    if not causal:
-        return mask
-    future = masks.causal(q.shape[2], k.shape[2], device=q.device)
-    return future if mask is None else mask & future
-
-
-def _scale(q: Tensor, scale: float | None) -> float:
-    return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale

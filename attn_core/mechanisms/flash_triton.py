@@ -11,7 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
-from attn_core.contract import check_inputs
+from attn_core.contract import contract
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import attention_with_weights
 
@@ -41,7 +41,7 @@ def flash_attention_triton(
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
     """
-    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
     if q.device.type != "cuda" and not kernels.INTERPRETED:
         raise ValueError(f"q: expected a CUDA device, got {q.device}")
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -49,13 +49,9 @@ def flash_attention_triton(
     for name, tensor in (("q", q), ("v", v)):
         if tensor.shape[3] > LARGEST_HEAD:
             raise ValueError(f"{name}: expected a head size of at most {LARGEST_HEAD}, got {tensor.shape[3]}")
-    if bias is not None and bias.requires_grad:
-        raise ValueError(
-            "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
-        )
     if q.numel() == 0 or k.numel() == 0 or v.numel() == 0:
         return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
-    factor = q.shape[3] ** -0.5 if scale is None else float(scale)
+    factor = call.scale
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
@@ -97,8 +93,8 @@ def _tuned(kernel: Any, tiles: _Tiles) -> Any:
     }
 
     def suited(_: Any, arguments: dict[str, Any], **__: Any) -> list[triton.Config]:
-        wanted = 0 if arguments["q"].dtype == torch.float32 else max(arguments["SHAPE"][2:])
-        return configs[min(size for size in configs if size >= wanted)]
+        head_size = 0 if arguments["q"].dtype == torch.float32 else max(arguments["SHAPE"][2:])
+        return configs[min(size for size in configs if size >= head_size)]
 
     every = [config for row in configs.values() for config in row]
     return triton.autotune(every, key=["SHAPE"], prune_configs_by={"early_config_prune": suited})(kernel)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_inputs, check_key_mask, check_size, kind
+from attn_core.contract import accum_dtype, check_key_mask, check_size, contract, four_axes, kind, without_autocast
 from attn_core.mechanisms.dense import attention
 
 
@@ -13,9 +13,9 @@ class Linformer(nn.Module):
     """Softmax attention over ``slots`` learned mixtures of the keys, and the same number of the values.
 
     Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. Takes up to ``max_length`` keys;
-    fewer use the first columns of the projections. A mask hides keys, the same ones from all heads and queries
-    (``masks.padding(lengths, size)``): they are zeroed before they are mixed. It never is causal, because each mixture
-    holds all keys.
+    fewer use the first columns of the projections. A mask hides the same keys from all heads and queries
+    (``masks.padding(lengths, size)``): they are set to zero before they are mixed. Linformer is never causal, because
+    each mixture contains all keys.
 
     The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, at which mixtures of
     independent keys are as large as these. Each key-value head has its own where ``num_kv_heads`` says how many heads
@@ -23,8 +23,9 @@ class Linformer(nn.Module):
     well, give the same module to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
 
     Raises:
-        ValueError: a size below 1; in use, an argument that breaks the contract, more keys than ``max_length``, heads
-            other than ``num_kv_heads``, ``causal=True``, a ``bias``, or a mask that differs between queries or heads.
+        ValueError: if a size is below 1; in use, if an argument breaks the contract, there are more keys than
+            ``max_length`` or other heads than ``num_kv_heads``, ``causal`` is True, a ``bias`` is given, or the mask
+            differs between queries or heads.
 
     Source: Wang et al. 2020, eq. 7, and section 4 (what is shared).
     """
@@ -56,11 +57,11 @@ class Linformer(nn.Module):
         causal: bool = False,
         scale: float | None = None,
     ) -> Tensor:
-        """``softmax(q (E k)ᵀ · scale) (F v)``; a row whose keys are all hidden reads zeros."""
-        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
+        contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
         self._check(q, k, mask, bias, causal)
         if mask is not None:
-            hidden = ~mask.reshape((1,) * (4 - mask.dim()) + mask.shape).mT
+            hidden = ~four_axes(mask).mT
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
         k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
         return attention(q, k, v, scale=scale)
@@ -83,8 +84,7 @@ class Linformer(nn.Module):
             raise ValueError("causal: expected False, since each slot mixes all keys, got True")
         if bias is not None:
             raise ValueError(f"bias: expected None, since slots are no positions, got {kind(bias)}")
-        if mask is not None:
-            check_key_mask(mask)
+        check_key_mask(mask)
 
 
 def shorten(projection: Tensor, x: Tensor) -> Tensor:
@@ -96,12 +96,12 @@ def shorten(projection: Tensor, x: Tensor) -> Tensor:
     Source: Wang et al. 2020, eq. 7.
     """
     batch, heads, length, size = x.shape
-    wide = torch.promote_types(x.dtype, torch.float32)
-    projection, found = projection[..., :length].to(wide), x.to(wide)
-    with torch.autocast(x.device.type, enabled=False):
+    dtype = accum_dtype(x)
+    projection, wide = projection[..., :length].to(dtype), x.to(dtype)
+    with without_autocast(x):
         if len(projection) > 1:
-            return (projection @ found).to(x.dtype)
-        # One projection for all heads: side by side they are one product. As multi-head attention lays them out in
-        # memory they are side by side already.
-        found = projection[0] @ found.transpose(1, 2).reshape(batch, length, heads * size)
-        return found.unflatten(2, (heads, size)).transpose(1, 2).to(x.dtype)
+            return (projection @ wide).to(x.dtype)
+        # One projection for all heads: side by side they are one product, and multi-head attention lays them out side
+        # by side in memory already.
+        slots = projection[0] @ wide.transpose(1, 2).reshape(batch, length, heads * size)
+        return slots.unflatten(2, (heads, size)).transpose(1, 2).to(x.dtype)

@@ -2,7 +2,7 @@
 
 Queries and keys are the same vectors. In each of several rounds they are hashed into buckets and sorted by bucket, and
 the sorted sequence is cut into chunks: a token attends to the tokens of its bucket in its own chunk and the one before.
-Over all rounds together, the output is exactly softmax attention over every pair that some round let meet.
+Over all rounds together, the output is exactly softmax attention over the pairs that meet in at least one round.
 """
 
 import math
@@ -14,11 +14,31 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import check_inputs, check_size, kind, shown
+from attn_core.contract import check_key_mask, check_size, contract, kind, shown, without_autocast
+from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
+
+
+def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) -> Tensor:
+    """The idea in plain PyTorch: dense attention with a mask that says which tokens meet.
+
+    Shapes: ``q (N, T, D)``, which are also the keys; ``v (N, T, Dv)``; ``buckets (N, R, T)``, the bucket of each token
+    in each of R rounds. Returns ``(N, T, Dv)``.
+
+    Source: Kitaev et al. 2020, section 2.
+    """
+    rank = buckets.argsort(dim=-1, stable=True).argsort(dim=-1)  # the token's index in the sorted sequence
+    apart = (rank // chunk)[..., :, None] - (rank // chunk)[..., None, :]
+    same_bucket = buckets[..., :, None] == buckets[..., None, :]
+    meets = (same_bucket & ((apart == 0) | (apart == 1))).any(dim=1)  # in at least one round
+    itself = torch.eye(q.shape[1], dtype=torch.bool, device=q.device)
+    meets = meets & ~itself
+    meets = meets | (itself & ~meets.any(-1, keepdim=True))  # a token attends to itself only if it meets no other
+    keys = q / q.norm(dim=-1, keepdim=True)
+    return attend(q @ keys.mT / math.sqrt(q.shape[-1]), v, meets)[0]
 
 
 class LSHAttention(nn.Module):
@@ -75,24 +95,21 @@ class LSHAttention(nn.Module):
         scale: float | None = None,
     ) -> Tensor:
         """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
-        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
         if bias is not None:
             raise ValueError("bias: expected None, got one; pairs that no bucket holds are never scored")
-        if mask is not None and mask.dim() > 1 and mask.shape[-2] != 1:
-            raise ValueError(f"mask: expected one entry a key, shape (…, 1, {q.shape[2]}), got {tuple(mask.shape)}")
+        check_key_mask(mask)
         if q.numel() == 0 or v.numel() == 0:
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
-        with torch.autocast(q.device.type, enabled=False):  # it would take the products back to half precision
-            wide = torch.promote_types(q.dtype, torch.float32)
-            rows, values = q.to(wide).flatten(0, 1), v.to(wide).flatten(0, 1)
+        with without_autocast(q):
+            rows, values = (x.to(call.accum_dtype).flatten(0, 1) for x in (q, v))
             length = rows.norm(dim=-1, keepdim=True)
             keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
             hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])
             layout = _sort(self.hash(keys), hidden, min(self.bucket_size, q.shape[2]), causal)
-            factor = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
-            out, alone = _Chunks.apply(rows, keys, values, layout, factor)
+            out, alone = _Chunks.apply(rows, keys, values, layout, call.scale)
             out = torch.where(alone, values, out)
             if hidden is not None:
                 out = out.masked_fill(hidden[..., None], 0.0)
@@ -114,12 +131,12 @@ class LSHAttention(nn.Module):
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
         draw = torch.Generator().manual_seed(self.seed)
-        found = []
+        by_round = []
         for _ in range(self.rounds):
-            turned = x @ torch.randn(size, buckets // 2, generator=draw, device="cpu").to(x)
-            high, low = turned.max(-1), turned.min(-1)
-            found.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
-        return torch.stack(found, 1)
+            rotated = x @ torch.randn(size, buckets // 2, generator=draw, device="cpu").to(x)
+            high, low = rotated.max(-1), rotated.min(-1)
+            by_round.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
+        return torch.stack(by_round, 1)
 
     def extra_repr(self) -> str:
         """The settings that ``print`` shows."""
@@ -131,13 +148,13 @@ class _Layout:
     """Where the sorted tokens lie: N · R rounds one after the other, each an empty chunk and then chunks of tokens.
 
     The empty chunk is what a round's first chunk looks back on, so that it does not look into the round before.
-    ``tokens (P,)`` is the row of the token at each place, among N · T; ``places (N · T, R)`` the way back. A query sees
-    a key of its window in a round where its code is at least the key's and at most ``width`` above. ``codes (R, P)``
-    has first the codes in the place's own round, then those of the same tokens in the other rounds.
+    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)`` is the way back. A query
+    sees a key of its window in a round where its code is at least the key's and at most ``width`` above. ``codes
+    (R, P)`` holds first the codes in the slot's own round, then those of the same tokens in the other rounds.
     """
 
     tokens: Tensor
-    places: Tensor
+    slots: Tensor
     codes: Tensor
     width: int
     chunk: int
@@ -147,7 +164,7 @@ class _Layout:
 def _sort(buckets: Tensor, hidden: Tensor | None, chunk: int, causal: bool) -> _Layout:
     """Sort tokens by bucket, then by position: ``buckets (N, R, T)``; ``hidden (N, T)`` go into a bucket of their own.
 
-    Codes count chunks, or places under ``causal``, and leap by more than ``width`` from one bucket to the next.
+    Codes count chunks, or slots under ``causal``, and leap by more than ``width`` from one bucket to the next.
     """
     batch, rounds, size = buckets.shape
     last = int(buckets.max()) + 1
@@ -162,20 +179,20 @@ def _sort(buckets: Tensor, hidden: Tensor | None, chunk: int, causal: bool) -> _
     kind = torch.int16 if top + width < torch.iinfo(torch.int16).max else torch.int32
     row = (1 + -(-size // chunk)) * chunk  # an empty chunk, and those of one round
     start = row * torch.arange(batch * rounds, device=buckets.device).view(batch, rounds, 1)
-    # Empty places name the row's own first token: were it NaN, another's would make this row NaN, too.
+    # Empty slots name the row's own first token: were it NaN, another's would make this row NaN, too.
     first = size * torch.arange(batch, device=order.device)[:, None, None]
     tokens = first.repeat(1, rounds, row)
     tokens[..., chunk : chunk + size] += order
-    # No query's code is as high as the code of an empty place.
+    # No query's code is as high as the code of an empty slot.
     codes = torch.full((rounds, *tokens.shape), torch.iinfo(kind).max, dtype=kind, device=order.device)
     for other in range(rounds):
         codes[other, ..., chunk : chunk + size] = code.roll(-other, 1).gather(-1, order).to(kind)
-    places = (start + chunk + rank).transpose(1, 2).flatten(0, 1)
-    return _Layout(tokens.flatten(), places, codes.flatten(1), width, chunk)
+    slots = (start + chunk + rank).transpose(1, 2).flatten(0, 1)
+    return _Layout(tokens.flatten(), slots, codes.flatten(1), width, chunk)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _ChunkedAttention:
     """One call on rows of tokens, ``q`` and ``k (N · T, D)`` and ``v (N · T, Dv)``, tile by tile of chunks."""
 
     q: Tensor
@@ -186,8 +203,8 @@ class _Problem:
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The output ``(N · T, Dv)``, and the log-sum-exp ``(N · T, 1)`` of what each token sees in all rounds."""
-        places = len(self.layout.tokens)
-        out, each = self.v.new_zeros(places, self.v.shape[1]), self.v.new_zeros(places, 1)
+        slots = len(self.layout.tokens)
+        out, each = self.v.new_zeros(slots, self.v.shape[1]), self.v.new_zeros(slots, 1)
         for here, window in self.tiles():
             scores, counts = self.scores(here, window)
             base = scores.amax(-1, keepdim=True)
@@ -195,9 +212,9 @@ class _Problem:
             weights = exponential_(scores.sub_(base)).div_(counts)
             total = weights.sum(-1, keepdim=True)
             each[here] = (total.log() + base).flatten(0, 1)
-            found = weights @ self.windows(self.v[self.layout.tokens[window]])
-            out[here] = found.div_(total.masked_fill_(total == 0, 1.0)).flatten(0, 1)
-        by_round = each[self.layout.places]
+            weighted = weights @ self.windows(self.v[self.layout.tokens[window]])
+            out[here] = weighted.div_(total.masked_fill_(total == 0, 1.0)).flatten(0, 1)
+        by_round = each[self.layout.slots]
         logsumexp = by_round.logsumexp(1)
         base = logsumexp.masked_fill(logsumexp == -math.inf, 0.0)
         return self.gather(out, (by_round - base[:, None]).exp()), logsumexp
@@ -226,11 +243,11 @@ class _Problem:
         return self.gather(dq), self.gather(dk), self.gather(dv)
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
-        """The places of some chunks, and of their windows: the same with one chunk before."""
-        chunk, places = self.layout.chunk, len(self.layout.tokens)
+        """The slots of some chunks, and of their windows: the same with one chunk before."""
+        chunk, slots = self.layout.chunk, len(self.layout.tokens)
         step = chunk * max(1, SCORES // (2 * chunk * chunk))
-        for start in range(chunk, places, step):  # the first chunk of all is empty
-            stop = min(start + step, places)
+        for start in range(chunk, slots, step):  # the first chunk of all is empty
+            stop = min(start + step, slots)
             yield slice(start, stop), slice(start - chunk, stop)
 
     def scores(self, here: slice, window: slice) -> tuple[Tensor, Tensor]:
@@ -238,9 +255,9 @@ class _Problem:
         layout, chunk = self.layout, self.layout.chunk
         rows = (self.q[layout.tokens[here]] * self.scale).unflatten(0, (-1, chunk))
         scores = rows @ self.windows(self.k[layout.tokens[window]]).mT
-        seen = self.meet(layout.codes[0], here, window)
-        seen.diagonal(chunk, 1, 2).fill_(False)  # the token itself
-        scores.masked_fill_(seen.logical_not_(), -math.inf)
+        visible = self.meet(layout.codes[0], here, window)
+        visible.diagonal(chunk, 1, 2).fill_(False)  # the token itself
+        scores.masked_fill_(visible.logical_not_(), -math.inf)
         counts = torch.ones(scores.shape, dtype=torch.uint8, device=scores.device)  # the pair's own round
         for codes in layout.codes[1:]:
             counts.add_(self.meet(codes, here, window))
@@ -259,19 +276,19 @@ class _Problem:
         return x.as_strided(shape, (chunk * inner[0], *inner), x.storage_offset())
 
     def gather(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """From places back to tokens: the sum over rounds, ``(N · T, …)``; ``weights (N · T, R, 1)``."""
-        found = torch.zeros(len(self.q), x.shape[1], dtype=x.dtype, device=x.device)
-        for number, places in enumerate(self.layout.places.unbind(1)):
-            part = x[places]
-            found += part if weights is None else part.mul_(weights[:, number])
-        return found
+        """From slots back to tokens: the sum over rounds, ``(N · T, …)``; ``weights (N · T, R, 1)``."""
+        total = torch.zeros(len(self.q), x.shape[1], dtype=x.dtype, device=x.device)
+        for number, slots in enumerate(self.layout.slots.unbind(1)):
+            part = x[slots]
+            total += part if weights is None else part.mul_(weights[:, number])
+        return total
 
 
 class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: _Layout, scale: float) -> tuple[Tensor, Tensor]:
         rows = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        out, logsumexp = _Problem(*rows, layout, scale).forward()
+        out, logsumexp = _ChunkedAttention(*rows, layout, scale).forward()
         ctx.settings = layout, scale
         ctx.save_for_backward(*rows, out, logsumexp)
         alone = (logsumexp == -math.inf).view(*q.shape[:2], 1)
@@ -282,6 +299,6 @@ class _Chunks(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         *rows, out, logsumexp = ctx.saved_tensors
-        with torch.autocast(d_out.device.type, enabled=False):
-            found = _Problem(*rows, *ctx.settings).backward(out, logsumexp, d_out.flatten(0, 1))
-        return *(x.view(*d_out.shape[:2], -1) for x in found), None, None
+        with without_autocast(d_out):
+            gradients = _ChunkedAttention(*rows, *ctx.settings).backward(out, logsumexp, d_out.flatten(0, 1))
+        return *(x.view(*d_out.shape[:2], -1) for x in gradients), None, None

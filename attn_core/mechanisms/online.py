@@ -59,10 +59,10 @@ class OnlineSoftmax:
         if scores.dtype != self.total.dtype or scores.shape[:-1] != self.total.shape[:-1] or scores.shape[-1] == 0:
             rows = tuple(self.total.shape[:-1])
             raise ValueError(f"scores: expected {self.total.dtype} of shape {(*rows, 'n')}, got {kind(scores)}")
-        wanted = (*scores.shape[:-2], scores.shape[-1], self.weighted.shape[-1])
-        leading = zip(reversed(values.shape[:-2]), reversed(wanted[:-2]), strict=False)
-        if values.dim() > len(wanted) or values.shape[-2:] != wanted[-2:] or any(x not in (1, y) for x, y in leading):
-            raise ValueError(f"values: expected a shape that broadcasts to {wanted}, got {tuple(values.shape)}")
+        shape = (*scores.shape[:-2], scores.shape[-1], self.weighted.shape[-1])
+        leading = zip(reversed(values.shape[:-2]), reversed(shape[:-2]), strict=False)
+        if values.dim() > len(shape) or values.shape[-2:] != shape[-2:] or any(x not in (1, y) for x, y in leading):
+            raise ValueError(f"values: expected a shape that broadcasts to {shape}, got {tuple(values.shape)}")
         if scores.requires_grad and torch.is_grad_enabled():
             raise ValueError("scores: expected no gradient, since they are overwritten: use torch.no_grad()")
         highest = torch.maximum(self.maximum, scores.amax(-1, keepdim=True))

@@ -1,7 +1,7 @@
 """Attention in linear time: the exponential of a product, estimated by a product of random features (FAVOR+).
 
 For w drawn from a standard normal distribution, exp(q·k) is the mean of exp(w·q − |q|²/2) · exp(w·k − |k|²/2). A sum
-over keys then need not know the query: the keys are summed once for each feature, and each query reads the sums.
+over keys then does not depend on the query: the keys are summed once for each feature, and each query reads the sums.
 """
 
 import math
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core import masks
-from attn_core.contract import check_inputs, check_key_mask, check_size, kind
+from attn_core.contract import Call, check_key_mask, check_size, contract, kind, without_autocast
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -22,23 +21,50 @@ SPREAD = 80.0
 """How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches down 126, and 24 are digits."""
 
 
+def features(x: Tensor, projection: Tensor) -> Tensor:
+    """Positive random features ``(…, m)`` of ``x (…, D)``: products of two of them estimate exp(x·y).
+
+    Source: Choromanski et al. 2021, lemma 1.
+    """
+    return torch.exp(x @ projection.mT - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(len(projection))
+
+
+def performer_plain(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, causal: bool = False) -> Tensor:
+    """The idea in plain PyTorch, without what keeps large features from overflowing.
+
+    Shapes: the contract's, with as many key-value heads as heads; ``projection (m, D)``. The products are bracketed
+    from the right, ``φ(q) (φ(k)ᵀ v)``, so no matrix of T × S weights arises; the causal form keeps running sums.
+
+    Source: Choromanski et al. 2021, section 2.2 and appendix B.1.
+    """
+    by_query, by_key = (features(x * q.shape[-1] ** -0.25, projection) for x in (q, k))
+    values = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1)  # the ones sum the weights
+    if causal:
+        sums = (by_key[..., :, None] * values[..., None, :]).cumsum(dim=-3)
+        read = (by_query[..., None, :] @ sums[..., -q.shape[2] :, :, :]).squeeze(-2)
+    else:
+        read = by_query @ (by_key.mT @ values)
+    return read[..., :-1] / read[..., -1:]
+
+
 class Performer(nn.Module):
     """Softmax attention estimated by ``features`` positive random features, in time linear in the length.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. A mask hides keys, the same ones
+    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. A mask hides the same keys
     from all heads and queries: ``masks.padding(lengths, size)`` with one length for each row of the batch.
 
     The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
-    relative variance is about exp(|q + k|²) / features. Norms below 1 are served well: entries with a standard
-    deviation of .25 at head size 64. At .5, uniform weights err no more than 1024 features do; at 1, far less.
+    relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
+    entries with a standard deviation of .25 at head size 64. At .5, uniform weights err no more than 1024 features do;
+    at 1, far less.
 
     ``projection (features, D)`` is a buffer, drawn once, saved with the weights, and the same for all heads.
-    ``redraw()`` draws anew; a training loop may call it now and then, so that no one draw is learned by heart. With
-    ``orthogonal=False`` its rows are independent, which is worse.
+    ``redraw()`` draws another one; a training loop may call it from time to time, so that the model does not adapt to
+    one draw. With ``orthogonal=False`` its rows are independent, which estimates less accurately.
 
     Raises:
-        ValueError: a size below 1; in use, an argument that breaks the contract, another head size, a ``bias``, or a
-            mask that differs between queries or heads.
+        ValueError: if a size is below 1; in use, if an argument breaks the contract, the head size is another, a
+            ``bias`` is given, or the mask differs between queries or heads.
 
     Source: Choromanski et al. 2021, lemma 1 (positive features), section 2.4 (orthogonal ones), appendix B (causal).
     The stabilisers and the chunks are ours.
@@ -82,22 +108,18 @@ class Performer(nn.Module):
         The scores of softmax attention give way to the logarithm of their exponentials' estimate. Takes time and
         memory for a tensor ``(B, H, T, S, features)``.
         """
-        self._check(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        group, dtype = q.shape[1] // k.shape[1], q.dtype
-        with torch.autocast(q.device.type, enabled=False):
-            k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-            (q, k, v, projection), factor = _wide(q, k, v, self.projection), _factor(q, scale)
-            q, k = q * math.copysign(math.sqrt(abs(factor)), factor), k * math.sqrt(abs(factor))
+        call = self._contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        with without_autocast(q):
+            q, k, v = call.repeat_kv()
+            projection = self.projection.to(q.dtype)
+            q, k = q * math.copysign(math.sqrt(abs(call.scale)), call.scale), k * math.sqrt(abs(call.scale))
             # The logarithms of the features, ½ log of their number each, so that a product is a mean.
             by_query, by_key = (
                 x @ projection.mT - x.square().sum(-1, keepdim=True) / 2 - math.log(len(projection)) / 2 for x in (q, k)
             )
             scores = (by_query.unsqueeze(-2) + by_key.unsqueeze(-3)).logsumexp(-1)
-            if causal:
-                future = masks.causal(q.shape[2], k.shape[2], device=q.device)
-                mask = future if mask is None else mask & future
-            out, weights = attend(scores, v, mask)
-        return out.to(dtype), weights.to(dtype)
+            out, weights = attend(scores, v, call.visible)
+        return out.to(call.q.dtype), weights.to(call.q.dtype)
 
     def forward(
         self,
@@ -111,33 +133,32 @@ class Performer(nn.Module):
         scale: float | None = None,
     ) -> Tensor:
         """The output alone: the same to rounding, in time and memory linear in T and S."""
-        self._check(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        call = self._contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
         if q.numel() == 0 or k.numel() == 0:  # nothing to sum: the explicit path's empty products are the zeros
             return self.with_weights(q, k, v, mask=mask, causal=causal, scale=scale)[0]
-        dtype, group, value_size = q.dtype, q.shape[1] // k.shape[1], v.shape[3]
-        with torch.autocast(q.device.type, enabled=False):
-            (q, k, v, projection), factor = _wide(q, k, v, self.projection), _factor(q, scale)
-            turn = projection * (math.sqrt(abs(factor)) * math.log2(math.e))
-            norm = k.square().sum(-1, keepdim=True) * (abs(factor) * math.log2(math.e) / 2)
+        with without_autocast(q):
+            q, k, v, projection = (x.to(call.accum_dtype) for x in (q, k, v, self.projection))
+            directions = projection * (math.sqrt(abs(call.scale)) * math.log2(math.e))
+            norm = k.square().sum(-1, keepdim=True) * (abs(call.scale) * math.log2(math.e) / 2)
             hidden = None if mask is None else ~mask.expand(len(k), 1, 1, k.shape[2]).mT
-            keys = _Keys(turn, k, norm, functional.pad(v, (0, 1), value=1.0), hidden)
+            keys = _Keys(directions, k, norm, functional.pad(v, (0, 1), value=1.0), hidden)
             # The query heads of one key head stand one below the other, so that no key is repeated.
-            rows = q.unflatten(1, (k.shape[1], group))
-            turn = turn if factor > 0 else -turn
-            parts = _causal(turn, rows, keys) if causal else _full(turn, rows, keys)
+            rows = q.unflatten(1, (k.shape[1], -1))
+            directions = directions if call.scale > 0 else -directions
+            parts = _causal(directions, rows, keys) if causal else _full(directions, rows, keys)
             sums = torch.cat(parts, dim=3).flatten(1, 2)
-            weighted, total = sums.split([value_size, 1], dim=-1)
-            # Divided by 1 and masked, too: an empty row is silent, and so is its gradient, whatever the values are.
+            weighted, total = sums.split([v.shape[3], 1], dim=-1)
+            # An empty row is divided by 1 and masked: neither its output nor its gradient depends on the values then.
             empty = total == 0.0
-            return (weighted / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0).to(dtype)
+            return (weighted / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0).to(call.q.dtype)
 
     def extra_repr(self) -> str:
         """The sizes that ``print`` shows."""
         features, head_dim = self.projection.shape
         return f"head_dim={head_dim}, features={features}, orthogonal={self.orthogonal}"
 
-    def _check(self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, bias: Tensor | None, **rest: Any) -> None:
-        check_inputs(q, k, v, mask=mask, bias=bias, **rest)
+    def _contract(self, q: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None, **options: Any) -> Call:
+        call = contract(q, k, v, bias=bias, **options)
         head_dim = self.projection.shape[1]
         if q.shape[3] != head_dim:
             raise ValueError(f"q: expected head size {head_dim}, as the features', got shape {tuple(q.shape)}")
@@ -145,8 +166,8 @@ class Performer(nn.Module):
             raise ValueError(f"q: expected device {self.projection.device}, as the features', got {q.device}")
         if bias is not None:
             raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(bias)}")
-        if mask is not None:
-            check_key_mask(mask)
+        check_key_mask(call.mask)
+        return call
 
 
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -173,31 +194,31 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
 class _Keys:
     """Keys with what has been summed of them: for each feature, the values and ones, times the keys' features.
 
-    ``turn (m, D)`` gives the base-2 logarithm of a feature, but for ``norm (B, G, S, 1)``. ``highest (B, G, 1, m)`` is
-    the largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is taken off a
-    feature of the keys is given back to that of the queries (``ask``), whose largest is 1: in place of a quotient of
-    two numbers that may both vanish, the sum of a query's weights is 1 or more (2 ** −SPREAD, where later keys of its
-    chunk are among these), and needs no small number added.
+    ``directions (m, D)`` give the base-2 logarithm of a feature, but for ``norm (B, G, S, 1)``. ``highest
+    (B, G, 1, m)`` is the largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is
+    subtracted from a feature of the keys is added to that of the queries (``query_features``), whose largest is 1. So
+    the sum of a query's weights is 1 or more (2 ** −SPREAD, where later keys of its chunk are among these) instead of
+    a number that may vanish, and needs no small constant added.
     """
 
-    turn: Tensor
+    directions: Tensor
     k: Tensor
     norm: Tensor
     values: Tensor
     hidden: Tensor | None
 
     def __post_init__(self) -> None:
-        leading, features = self.k.shape[:2], len(self.turn)
+        leading, features = self.k.shape[:2], len(self.directions)
         self.highest = self.k.new_full((*leading, 1, features), -math.inf)
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
     def logarithms(self, begin: int, end: int) -> tuple[Tensor, Tensor]:
         """Those of the features of some keys ``(B, G, n, m)``, and the largest so far with these."""
-        found = functional.linear(self.k[:, :, begin:end], self.turn).sub_(self.norm[:, :, begin:end])
+        logarithms = functional.linear(self.k[:, :, begin:end], self.directions).sub_(self.norm[:, :, begin:end])
         if self.hidden is not None:
-            found = found.masked_fill(self.hidden[:, :, begin:end], -math.inf)
+            logarithms = logarithms.masked_fill(self.hidden[:, :, begin:end], -math.inf)
         # Stabilisers cancel, and so would their gradients.
-        return found, torch.maximum(self.highest, found.detach().amax(-2, keepdim=True))
+        return logarithms, torch.maximum(self.highest, logarithms.detach().amax(-2, keepdim=True))
 
     def spread(self, logarithms: Tensor, highest: Tensor) -> float:
         """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
@@ -223,23 +244,24 @@ class _Keys:
         for begin, stop in _ranges(0, end, CHUNK):
             self.add(self.rebase(*self.logarithms(begin, stop)), begin)
 
-    def ask(self, turn: Tensor, q: Tensor) -> Tensor:
+    def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
-        found = functional.linear(q, turn).add_(_finite(self.highest))
-        return found.sub_(found.detach().amax(-1, keepdim=True)).exp2_()
+        logarithms = functional.linear(q, directions).add_(_finite(self.highest))
+        return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
 
-def _full(turn: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
+def _full(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     """What queries ``(B, G, R, T, D)`` read from all keys, in parts along T: ``(B, G, R, n, Dv + 1)``."""
     keys.add_all(keys.k.shape[2])
-    return [(keys.ask(turn, x.flatten(2, 3)) @ keys.sums).unflatten(2, x.shape[2:4]) for x in q.split(CHUNK, dim=3)]
+    parts = q.split(CHUNK, dim=3)
+    return [(keys.query_features(directions, x.flatten(2, 3)) @ keys.sums).unflatten(2, x.shape[2:4]) for x in parts]
 
 
-def _causal(turn: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
+def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     """The same where each query reads the keys up to its own: those before its chunk summed, its chunk's one by one.
 
-    Within a chunk, the queries' and keys' features are relative to the chunk's largest. That says nothing of the
-    future unless a late key is so much larger that the earlier ones vanish beside it: the chunk is then halved.
+    Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
+    on earlier queries, unless one is so much larger that the earlier ones vanish beside it: the chunk is then halved.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = max(-before, 0)  # the queries that come before all keys
@@ -253,13 +275,13 @@ def _causal(turn: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
             middle = (begin + end) // 2
             waiting += [(middle, end), (begin, middle)]
             continue
-        features = keys.rebase(logarithms, highest)
+        by_key = keys.rebase(logarithms, highest)
         piece = q[..., begin:end, :]
-        asked = keys.ask(turn, piece.flatten(2, 3))
-        own = (asked @ features.mT).unflatten(2, piece.shape[2:4]).tril().flatten(2, 3)
-        read = asked @ keys.sums + own @ keys.values[:, :, begin + before : end + before]
+        by_query = keys.query_features(directions, piece.flatten(2, 3))
+        own = (by_query @ by_key.mT).unflatten(2, piece.shape[2:4]).tril().flatten(2, 3)
+        read = by_query @ keys.sums + own @ keys.values[:, :, begin + before : end + before]
         parts.append(read.unflatten(2, piece.shape[2:4]))
-        keys.add(features, begin + before)
+        keys.add(by_key, begin + before)
     return parts
 
 
@@ -270,16 +292,6 @@ def _ranges(begin: int, end: int, size: int) -> list[tuple[int, int]]:
 def _finite(highest: Tensor) -> Tensor:
     # −inf − (−inf) would be NaN where all keys are hidden so far: 0 there, and exp2(−inf) = 0.
     return highest.masked_fill(highest == -math.inf, 0.0)
-
-
-def _wide(*tensors: Tensor) -> list[Tensor]:
-    """All in the first one's dtype, or float32 if that is wider."""
-    dtype = torch.promote_types(tensors[0].dtype, torch.float32)
-    return [x.to(dtype) for x in tensors]
-
-
-def _factor(q: Tensor, scale: float | None) -> float:
-    return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
 def _normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:

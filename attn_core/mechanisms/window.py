@@ -1,7 +1,7 @@
-"""Sliding-window attention: each query meets the keys next to it, so that time and memory grow with the length alone.
+"""Sliding-window attention: each query meets the keys next to it, so time and memory grow linearly with the length.
 
 A tile of neighbouring queries meets one slice of the keys, and the corners of the tile that lie outside the window are
-hidden. Whole rows of weights fit in a tile: one softmax each, and the backward pass computes them again.
+masked. A tile holds whole rows of weights, so each row needs one softmax, which the backward pass computes again.
 """
 
 import math
@@ -13,12 +13,27 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core import masks
-from attn_core.contract import check_count, check_inputs, check_size
+from attn_core.contract import accum_dtype, check_count, check_size, contract, group_by_kv_head, without_autocast
 from attn_core.mechanisms.dense import attention_with_weights
 
 TILE = 128
-"""Rows of a tile that one key head has: queries times heads of its group."""
+"""Rows of a tile that one key-value head has: queries times heads of its group."""
+
+
+def sliding_window_plain(q: Tensor, k: Tensor, v: Tensor, before: int, after: int) -> Tensor:
+    """The idea in plain PyTorch: one query after another, each with a softmax over the keys of its own window.
+
+    Shapes: the contract's, with as many key-value heads as heads, and no more queries than keys.
+
+    Source: Beltagy et al. 2020, section 3.1.
+    """
+    rows = []
+    for i in range(q.shape[2]):
+        position = k.shape[2] - q.shape[2] + i
+        window = slice(max(position - before, 0), position + after + 1)
+        scores = q[:, :, i : i + 1] @ k[:, :, window].mT / math.sqrt(q.shape[3])
+        rows.append(torch.softmax(scores, dim=-1) @ v[:, :, window])
+    return torch.cat(rows, dim=2)
 
 
 class SlidingWindow(nn.Module):
@@ -26,21 +41,21 @@ class SlidingWindow(nn.Module):
 
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
     ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key.
-    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. That is not its place in
-    a ``KVCache`` whose rows differ in length, nor in a source that is read token by token: the layers refuse both.
+    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
+    differ in length it stands elsewhere, and so it does in cross-attention; the layers refuse both.
 
     Called as the contract says, with any mask and bias. Scores take memory for one tile, and the backward pass keeps
-    inputs and output alone; there is no second derivative.
+    only inputs and output; there is no second derivative.
 
     Raises:
-        ValueError: ``before`` or ``after`` is no integer of at least 0, ``dilation`` none of at least 1; in use, an
-            argument breaks the contract, or ``bias`` wants a gradient.
+        ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
+            in use, if an argument breaks the contract, or ``bias`` requires a gradient.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
 
     aligned_only = True
-    """That a query's place among the keys follows from T and S alone."""
+    """Whether a query's position among the keys is taken from T and S alone."""
 
     def __init__(self, before: int, after: int | None = None, *, dilation: int = 1) -> None:
         super().__init__()
@@ -73,7 +88,7 @@ class SlidingWindow(nn.Module):
         scale: float | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The explicit path: the output, and the weights ``(B, H, T, S)``, by dense attention under the same mask."""
-        check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        contract(q, k, v, mask=mask)
         window = self.allowed(q.shape[2], k.shape[2], device=q.device)
         mask = window if mask is None else mask & window
         return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
@@ -121,21 +136,19 @@ def sliding_window_attention(
     them. Returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile, in the shape that they have.
 
     Raises:
-        ValueError: as ``SlidingWindow``; global keys without global values, or either of other sizes than k and v.
+        ValueError: as ``SlidingWindow``; or if global keys come without global values, or in other sizes than k and v.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
     _check_window(before, after, dilation)
-    check_inputs(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    if bias is not None and bias.requires_grad:
-        raise ValueError("bias: expected one without gradient (attn_core.attention gives one), got requires_grad=True")
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
     if global_k is None and global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     _check_global(q, k, v, global_k, global_v, global_mask)
-    factor, groups = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale), k.shape[1]
-    extras = (masks.group_by_kv_head(x, groups) for x in (mask, bias, global_mask))
-    settings = before, 0 if causal else after, dilation, factor
-    out: Tensor = _SlidingWindow.apply(q.unflatten(1, (groups, -1)), k, v, global_k, global_v, *extras, *settings)
+    grouped, mask, bias = call.group_by_kv_head()
+    extras = mask, bias, group_by_kv_head(global_mask, k.shape[1])
+    settings = before, 0 if causal else after, dilation, call.scale
+    out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, *extras, *settings)
     return out.flatten(1, 2)
 
 
@@ -207,12 +220,12 @@ class _Band:
 
     def queries(self, x: Tensor, b: int, queries: slice) -> Tensor:
         """What a tile has of ``x (B, G, H/G, T, n)``: ``(G, rows, n)``, the heads of a group one below the other."""
-        return x[b, :, :, queries].to(self.wide).flatten(1, 2)
+        return x[b, :, :, queries].to(self.accum_dtype).flatten(1, 2)
 
     def keys(self, shared: Tensor, near: Tensor, b: int, keys: slice) -> Tensor:
         """The global keys or values and those of a slice: ``(G, N + keys, n)``."""
         part = near[b, :, keys]
-        return (torch.cat((shared[b], part), 1) if shared.shape[2] else part).to(self.wide)
+        return (torch.cat((shared[b], part), 1) if shared.shape[2] else part).to(self.accum_dtype)
 
     def forward(self) -> Tensor:
         """The output ``(B, G, H/G, T, Dv)``."""
@@ -223,7 +236,7 @@ class _Band:
             q = self.queries(self.q, b, queries) * self.scale
             weights, empty = self.weights(b, queries, keys, q, self.keys(self.global_k, self.k, b, keys))
             rows = weights @ self.keys(self.global_v, self.v, b, keys)
-            if empty is not None:  # silent whatever its values are: 0 · NaN is NaN
+            if empty is not None:  # a weight of 0 does not silence a NaN: 0 · NaN is NaN
                 rows.masked_fill_(empty, 0.0)
             out[b, :, :, queries] = rows.unflatten(1, (group, -1))
         return out
@@ -232,7 +245,7 @@ class _Band:
         """The gradients of q, of keys and values, and of the global ones: see ``flash`` for the formulas."""
         dq = torch.empty_like(self.q)
         sources = self.k, self.v, self.global_k, self.global_v
-        dk, dv, d_global_k, d_global_v = (torch.zeros_like(x, dtype=self.wide) for x in sources)
+        dk, dv, d_global_k, d_global_v = (torch.zeros_like(x, dtype=self.accum_dtype) for x in sources)
         shared = self.global_k.shape[2]
         for b, queries, keys in self.tiles():
             q, d_rows = self.queries(self.q, b, queries) * self.scale, self.queries(d_out, b, queries)
@@ -251,16 +264,16 @@ class _Band:
         return [dq, *(x.to(self.k.dtype) for x in (dk, dv, d_global_k, d_global_v))]
 
     @property
-    def wide(self) -> torch.dtype:
+    def accum_dtype(self) -> torch.dtype:
         """The dtype of scores and sums."""
-        return torch.promote_types(self.q.dtype, torch.float32)
+        return accum_dtype(self.q)
 
 
 class _SlidingWindow(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         tensors, ctx.settings = arguments[:8], arguments[8:]
-        with torch.autocast(tensors[0].device.type, enabled=False):  # it would take the products to half precision
+        with without_autocast(tensors[0]):
             out = _Band(*arguments).forward()
         ctx.save_for_backward(*tensors, out)
         return out
@@ -269,7 +282,7 @@ class _SlidingWindow(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = ctx.saved_tensors
-        with torch.autocast(d_out.device.type, enabled=False):
+        with without_autocast(d_out):
             gradients = _Band(*tensors, *ctx.settings).backward(out, d_out)
         return *gradients, *[None] * 7
 
@@ -288,7 +301,7 @@ def _check_window(before: int, after: int, dilation: int) -> None:
 
 def _check_global(q: Tensor, k: Tensor, v: Tensor, global_k: Any, global_v: Any, mask: Tensor | None) -> None:
     try:
-        check_inputs(q, global_k, global_v, mask=mask, bias=None, causal=False, scale=None)
+        contract(q, global_k, global_v, mask=mask)
     except ValueError as error:
         raise ValueError(f"global_{error}") from None
     if global_k.shape[1] != k.shape[1]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_size
+from attn_core.contract import accum_dtype, check_size
 from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq.decoder import Decoder
@@ -60,9 +60,9 @@ class LocalPredictive(nn.Module):
 
     def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
         """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
-        found = self.position(torch.tanh(self.hidden(queries)))[..., 0]
+        logits = self.position(torch.tanh(self.hidden(queries)))[..., 0]
         # In half precision the centre of a long sentence would be a word off.
-        share = torch.sigmoid(found.to(torch.promote_types(found.dtype, torch.float32)))
+        share = torch.sigmoid(logits.to(accum_dtype(logits)))
         return mask.sum(-1, keepdim=True) * share
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
@@ -178,10 +178,10 @@ class LuongDecoder(Decoder):
         scores = self.score.score(queries, state.keys)
         if self.window is None:
             return attend(scores, states, mask[:, None])
-        seen, factor = self.window(queries, mask, state.position)
+        visible, factor = self.window(queries, mask, state.position)
         if factor is None:
-            return attend(scores, states, seen)
-        weights = masked_softmax(scores, seen) * factor
+            return attend(scores, states, visible)
+        weights = masked_softmax(scores, visible) * factor
         return weights.to(states.dtype) @ states, weights
 
 

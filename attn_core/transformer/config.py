@@ -48,8 +48,8 @@ class TransformerConfig:
                 f"num_kv_heads: expected a number that divides num_heads {self.num_heads}, got {self.num_kv_heads}"
             )
         if self.share_query_key and self.num_kv_heads not in (None, self.num_heads):
-            wanted = f"None or num_heads {self.num_heads} with share_query_key"
-            raise ValueError(f"num_kv_heads: expected {wanted}, got {self.num_kv_heads}")
+            expected = f"None or num_heads {self.num_heads} with share_query_key"
+            raise ValueError(f"num_kv_heads: expected {expected}, got {self.num_kv_heads}")
         if not is_number(self.dropout) or not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout: expected a share in [0, 1), got {shown(self.dropout)}")
 

@@ -3,7 +3,6 @@
 Images are floating tensors ``(B, channels, height, width)``; their R regions are square patches, row by row.
 """
 
-from attn_core.vision.attribution import occlude, rollout
 from attn_core.vision.captioner import ImageEncoder, doubly_stochastic_loss, region_maps
 from attn_core.vision.contrastive import ContrastivePair, contrastive_loss, pair_loss, zero_shot
 from attn_core.vision.patches import PatchEmbedding, VisionTransformer
@@ -15,9 +14,7 @@ __all__ = [
     "VisionTransformer",
     "contrastive_loss",
     "doubly_stochastic_loss",
-    "occlude",
     "pair_loss",
     "region_maps",
-    "rollout",
     "zero_shot",
 ]

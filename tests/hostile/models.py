@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import attn_core
+from attn_book.attribution import occlude, rollout
 from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_core import Dense, SlidingWindow
@@ -69,8 +70,6 @@ from attn_core.vision import (
     VisionTransformer,
     contrastive_loss,
     doubly_stochastic_loss,
-    occlude,
-    rollout,
     zero_shot,
 )
 from tests.hostile.row import Row
@@ -99,8 +98,8 @@ def full(model, source, lengths, target):
     return model(source, lengths, target)
 
 
-def start(model, tokens, lengths):
-    return model.init_state(tokens, lengths)
+def prefill(model, tokens, lengths):
+    return model.prefill(tokens, lengths)
 
 
 def written(**others):
@@ -165,12 +164,12 @@ MODELS = [
         "target: expected an integer tensor with 2 axes, got torch.bool"),
     Row("encoder: lengths for others", READER, {"tokens": ids(2, 3), "lengths": whole(3, 3, 3)},
         r"lengths: expected shape \(2,\), got \(3,\)$"),
-    Row("start: an empty prompt", start, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3, 0)},
+    Row("prefill: an empty prompt", prefill, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3, 0)},
         "lengths: expected at least one token in each prompt, got"),
-    Row("start: lengths for others", start, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3)},
+    Row("prefill: lengths for others", prefill, {"model": WRITER, "tokens": ids(2, 3), "lengths": whole(3)},
         r"lengths: expected shape \(2,\), got \(1,\)$"),
     Row("step: a batch of others", lambda model, tokens, state: model.step(tokens, state),
-        {"model": WRITER, "tokens": ids(3), "state": WRITER.init_state(ids(2, 3), whole(3, 3))[1]},
+        {"model": WRITER, "tokens": ids(3), "state": WRITER.prefill(ids(2, 3), whole(3, 3))[1]},
         "tokens: expected a batch of 2, as the source's, got 3$"),
     Row("step: past the vocabulary", lambda model, tokens, state: model.step(tokens, state),
         {"model": MODEL, "tokens": whole(4, 70), "state": MODEL.init_state(**read())},
@@ -304,7 +303,7 @@ PICTURES = [
     Row("rollout: no heads", rollout, {"maps": numbers(1, 1, 0, 2, 2)},
         r"maps: expected shape \(images, layers, heads, T, T\), got \(1, 1, 0, 2, 2\)$"),
     Row("occlude: one patch too few", occlude, {"images": images, "patches": torch.ones(2, 3) > 0, "patch_size": 4},
-        r"patches: expected a boolean tensor of shape \(2, 4\), got \(2, 3\)$"),
+        r"patches: expected a boolean tensor of shape \(2, 4\), got torch.bool of shape \(2, 3\)$"),
 ]
 
 generator = torch.Generator()

@@ -1,6 +1,5 @@
 """Hostile text and files: words, scores, pictures and widgets; checkpoints, archives, JSON, and paths to nowhere."""
 
-import argparse
 import functools
 import io
 import json
@@ -35,7 +34,6 @@ from attn_core.data import Batches, Pair, Vocab, tatoeba_corpus, tokenize
 from attn_core.data.tatoeba import VARIABLE
 from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import __main__ as command
 from attn_core.train import fit
 from tests.hostile.models import BATCHES, MODEL, PAIRS, RECURRENT, SIZES, VOCAB, WRITER
 from tests.hostile.row import Row
@@ -286,11 +284,6 @@ FILE = "a.json"
 no_json = f"path: expected a file of JSON, got FOLDER/{FILE}: "
 
 
-def claimed(folder):
-    """What the command line makes of a folder that was written before."""
-    command._claim(argparse.Namespace(out=folder, pairs=7), (VOCAB, VOCAB))
-
-
 JSON = [
     *(
         Row(f"{read.__qualname__}: {name}", loading, {"name": FILE, "read": read}, said, error, {FILE: content})
@@ -313,23 +306,6 @@ JSON = [
         )
     ),
     Row("Quiz.load: a number as path", Quiz.load, {"path": 7}, "path: expected a path, got 7$"),
-    *(
-        Row(f"result.json: {name}", claimed, {},
-            "OUT: expected a result.json of this command or none, got another: FOLDER/result.json$",
-            files={"result.json": content})
-        for name, content in (
-            ("nothing", b""),
-            ("a list", b"[]"),
-            ("a number as arguments", b'{"arguments": 7}'),
-            ("invalid UTF-8", b"\xff"),
-            ("nested 100,000 deep", DEEP),
-            ("a text", b'"arguments"'),
-        )
-    ),
-    Row("result.json: of another run", claimed, {}, "OUT: FOLDER holds another run; pairs: expected 3, got 7$",
-        files={"result.json": b'{"arguments": {"pairs": 3}}'}),
-    Row("OUT: below a file", lambda folder: claimed(folder / "a"), {},
-        "OUT: expected a folder to write in, got FOLDER/a: (File exists|Not a directory)$", files={"a": b"text"}),
 ]
 
 SCORES = [

@@ -168,7 +168,7 @@ def test_dense_is_a_mechanism_with_dropout_only_in_training():
     assert torch.equal(mechanism(q, k, v, causal=True), attention(q, k, v, causal=True))
     mechanism.train()
     torch.manual_seed(0)
-    runs = torch.stack([mechanism(q, k, v) for _ in range(2000)]).mean(0)
+    runs = torch.stack([mechanism(q, k, v) for _ in range(400)]).mean(0)
     assert not torch.equal(mechanism(q, k, v), attention(q, k, v))
     assert (runs - attention(q, k, v)).abs().max() < 0.15  # dropout keeps the expectation
     assert isinstance(mechanism, nn.Module) and "dropout=0.5" in repr(mechanism)
@@ -208,3 +208,37 @@ def test_attend_weighs_the_values():
 
 
 four = torch.zeros(2, 4, 3, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_dropout_keeps_the_dtype_under_autocast_and_empty_rows_silent(dtype):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 4, 8, dtype=dtype) for _ in range(3))
+    v[0, :, 0] = math.nan
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[2] = False
+    dense = Dense(dropout=0.5).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out, _ = dense.with_weights(q, k, v, mask=mask)
+        assert out.dtype == dense(q, k, v, mask=mask).dtype == dtype
+    assert torch.equal(out[:, :, 2], torch.zeros(1, 2, 8, dtype=dtype))
+
+
+def test_dropout_computes_in_float32_under_autocast():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    outputs = []
+    for enabled in (False, True):
+        torch.manual_seed(1)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            outputs.append(Dense(dropout=0.5).with_weights(q, k, v)[0])
+    torch.testing.assert_close(*outputs)
+
+
+def test_dropout_leaves_the_mean_as_it_is_and_keeps_the_weights():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, heads, 3, 8) for heads in (4, 2, 2))
+    expected, weights = attention_with_weights(q, k, v)
+    draws = [Dense(dropout=0.2).with_weights(q, k, v) for _ in range(400)]
+    assert torch.equal(draws[0][1], weights)
+    torch.testing.assert_close(torch.stack([out for out, _ in draws]).mean(0), expected, atol=0.15, rtol=0)

@@ -279,7 +279,7 @@ GLOBAL = {"global_k": ONES, "global_v": ONES}
         (lambda: SlidingWindow(1).with_weights(ONES, ONES, ONES, mask=ONES), "mask: expected a boolean tensor"),
         (
             lambda: SlidingWindow(1)(ONES, ONES, ONES, bias=torch.ones(3, 3, requires_grad=True)),
-            "bias: expected one without gradient .*, got requires_grad=True",
+            "bias: expected one without gradient, got requires_grad=True",
         ),
         (lambda: sliding_window_attention(ONES, ONES, ONES, 1, -1), "after: expected an integer of at least 0, got -1"),
         (lambda: sliding_window_attention(ONES, ONES, ONES, 1, 1, global_k=ONES), "global_v: .* tensor, got NoneType"),

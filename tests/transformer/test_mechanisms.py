@@ -131,7 +131,7 @@ def assert_steps_equal_one_pass(model, source, target):
 @pytest.mark.parametrize("name", CACHED)
 def test_a_language_model_continues_prompts_of_one_length(name):
     model, text = language_model(name, positions=lambda: Rotary(4)).eval(), tokens(3, 90)
-    logits, state = model.init_state(text[:, :7], torch.tensor([7, 7, 7]))
+    logits, state = model.prefill(text[:, :7], torch.tensor([7, 7, 7]))
     found = [logits]
     for t in range(7, 89):  # past the room that the caches have at first
         logits, state = model.step(text[:, t], state)

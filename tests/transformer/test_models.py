@@ -114,7 +114,7 @@ def test_steps_with_the_cache_give_the_logits_of_one_pass(kind, order):
 def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
     model = LanguageModel(small(norm_first=True), positions=POSITIONS[kind]).eval()
     text, lengths = tokens(3, 80), torch.tensor([5, 1, 3])
-    logits, state = model.init_state(text[:, :5], lengths)
+    logits, state = model.prefill(text[:, :5], lengths)
     found = [logits]
     # Each row goes on with its own next token.
     for t in range(70):
@@ -126,10 +126,9 @@ def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
 
 
 def test_selected_rows_of_a_state_go_on_by_themselves():
-    for model in (Transformer(small()).eval(), LanguageModel(small()).eval()):
-        source, lengths = tokens(3, 6), torch.tensor([6, 3, 4])
-        state = model.init_state(source, lengths)
-        state = state[1] if isinstance(state, tuple) else state
+    translator, writer = Transformer(small()).eval(), LanguageModel(small()).eval()
+    prompt = tokens(3, 6), torch.tensor([6, 3, 4])
+    for model, state in ((translator, translator.init_state(*prompt)), (writer, writer.prefill(*prompt)[1])):
         rows, word = torch.tensor([2, 0, 2]), tokens(3, seed=2)
         chosen, whole = model.step(word[rows], state.select(rows))[0], model.step(word, state)[0]
         torch.testing.assert_close(chosen, whole[rows], atol=1e-6, rtol=1e-5)
@@ -258,7 +257,7 @@ def test_searches_work_and_greedy_is_the_argmax_of_one_pass():
         (lambda: Transformer(SMALL)(tokens(2, 4), torch.tensor([4, 5]), tokens(2, 3)), "lengths: expected"),
         (lambda: LanguageModel(SMALL)(tokens(4)), "tokens: expected an integer tensor with 2 axes"),
         (
-            lambda: LanguageModel(SMALL).start(tokens(2, 4), torch.tensor([4, 0])),
+            lambda: LanguageModel(SMALL).prefill(tokens(2, 4), torch.tensor([4, 0])),
             "lengths: expected at least one token",
         ),
         (lambda: TransformerEncoder(SMALL)(tokens(2, 4), torch.tensor([9, 0])), "lengths: expected"),

@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 import torch
 
+from attn_book.attribution import occlude, rollout
 from attn_book.corpus import centred, draw_marked
-from attn_core.vision import occlude, rollout
 
 
 def test_rollout_is_the_sum_over_all_paths():
@@ -71,7 +71,7 @@ PATCHES = torch.ones(2, 4, dtype=torch.bool)
         (lambda: occlude(IMAGES[0], PATCHES, 4), "images: expected a floating tensor"),
         (lambda: occlude([1], PATCHES, 4), "images: expected a floating tensor .* got list"),
         (lambda: occlude(IMAGES, PATCHES.float(), 4), "patches: expected a boolean tensor .* got torch.float32"),
-        (lambda: occlude(IMAGES, PATCHES[:, :3], 4), r"patches: .* shape \(2, 4\), got \(2, 3\)"),
+        (lambda: occlude(IMAGES, PATCHES[:, :3], 4), r"patches: .* shape \(2, 4\), got torch.bool of shape \(2, 3\)"),
     ],
 )
 def test_refuses(call, message):

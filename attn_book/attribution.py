@@ -24,10 +24,10 @@ def rollout(maps: Tensor) -> Tensor:
     if maps.shape[3] != maps.shape[4] or 0 in maps.shape[1:]:
         raise ValueError(f"maps: expected shape (images, layers, heads, T, T), got {tuple(maps.shape)}")
     shortcut = torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)
-    found = shortcut.expand(len(maps), -1, -1)
+    rolled = shortcut.expand(len(maps), -1, -1)
     for layer in maps.mean(2).unbind(1):
-        found = (layer + shortcut) / 2 @ found
-    return found
+        rolled = (layer + shortcut) / 2 @ rolled
+    return rolled
 
 
 def occlude(images: Tensor, patches: Tensor, patch_size: int) -> Tensor:
@@ -44,9 +44,8 @@ def occlude(images: Tensor, patches: Tensor, patch_size: int) -> Tensor:
     check_size("patch_size", patch_size)
     check_images(images, images.shape[1] if isinstance(images, Tensor) and images.dim() > 1 else 0, patch_size)
     rows, columns = images.shape[2] // patch_size, images.shape[3] // patch_size
-    wanted = (len(images), rows * columns)
-    if not isinstance(patches, Tensor) or patches.dtype != torch.bool or tuple(patches.shape) != wanted:
-        found = tuple(patches.shape) if isinstance(patches, Tensor) and patches.dtype == torch.bool else kind(patches)
-        raise ValueError(f"patches: expected a boolean tensor of shape {wanted}, got {found}")
+    shape = (len(images), rows * columns)
+    if not isinstance(patches, Tensor) or patches.dtype != torch.bool or tuple(patches.shape) != shape:
+        raise ValueError(f"patches: expected a boolean tensor of shape {shape}, got {kind(patches)}")
     grid = patches.view(-1, 1, rows, columns)
     return images.masked_fill(grid.repeat_interleave(patch_size, 2).repeat_interleave(patch_size, 3), 0.0)

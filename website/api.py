@@ -1,0 +1,80 @@
+"""Writes the page that lists the public names, api.md: `make api`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "api.md"
+HEAD = """# The package
+
+What the chapters import can be imported into any project. Each name below comes with the first sentence of its
+documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The heading is the
+module's path, so `from attn_core.masks import causal` imports the function listed under `attn_core.masks`. The
+contract that all mechanisms share is shown by `help(attn_core)`.
+"""
+LEFT_OUT = ("attn_core.contract", "attn_core.device", "attn_core.mechanisms.flash_triton")
+"""Modules for those who change the package rather than use it, or whose names stand at the top already."""
+
+
+def modules() -> Iterator[ModuleType]:
+    """The package, its folders that gather their public names, and its single modules."""
+    package = importlib.import_module("attn_core")
+    yield package
+    for path in sorted(module.name for module in pkgutil.iter_modules(package.__path__, "attn_core.")):
+        module = importlib.import_module(path)
+        if path == "attn_core.mechanisms":
+            inner = sorted(one.name for one in pkgutil.iter_modules(module.__path__, f"{path}."))
+            yield from (importlib.import_module(name) for name in inner if not name.startswith(LEFT_OUT))
+        elif path not in LEFT_OUT:
+            yield module
+
+
+def names(module: ModuleType) -> list[str]:
+    """The public names of a module: those that it lists, or the functions and classes that it defines."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted((name for name in listed if callable(getattr(module, name))), key=str.lower)
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    return sorted((name for name in own if not name.startswith("_") and callable(getattr(module, name))), key=str.lower)
+
+
+def first_sentence(value: object) -> str:
+    """The first sentence of a docstring, in Markdown."""
+    paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", paragraph)[0]
+    return re.sub(r"([*_])(?=[^`]*(?:`[^`]*`[^`]*)*$)", r"\\\1", sentence.replace("``", "`"))
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    known: set[int] = set()
+    for module in modules():
+        lines = []
+        for name in names(module):
+            value = getattr(module, name)
+            if id(value) not in known:
+                known.add(id(value))
+                lines.append(f"- `{name}`: {first_sentence(value)}")
+        if lines:
+            parts.append(f"## `{module.__name__}`\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())
