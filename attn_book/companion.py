@@ -1,4 +1,4 @@
-"""d2l, the book that this one grew beside, loaded for comparisons; nothing in the package needs it."""
+"""Loads the package of *Dive into Deep Learning* (d2l) for comparisons; nothing else in this package needs it."""
 
 import importlib
 import importlib.util
@@ -10,12 +10,11 @@ from types import ModuleType
 def load_d2l() -> ModuleType:
     """The module ``d2l.torch`` of d2l 0.17.6.
 
-    It imports torchvision at the top and uses it for pictures only. Where torchvision is not installed, as beside a CPU
-    build of torch, empty modules stand in for it during the import and are gone afterwards; one that is installed is
-    left alone.
+    It imports torchvision, which it needs only for images. If torchvision is not installed, as beside a CPU build of
+    torch, empty modules replace it during the import and are removed afterwards.
 
     Raises:
-        ImportError: d2l is not installed.
+        ImportError: if d2l is not installed.
     """
     if importlib.util.find_spec("d2l") is None:
         raise ImportError(
@@ -31,5 +30,5 @@ def load_d2l() -> ModuleType:
     try:
         return importlib.import_module("d2l.torch")
     finally:
-        for name in stand_ins:  # others may look for the real one
+        for name in stand_ins:  # other code may look for the real one
             del sys.modules[name]

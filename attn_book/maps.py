@@ -1,6 +1,6 @@
-"""Attention weights as different libraries hold them, read into one array of maps.
+"""Attention weights in the forms of several libraries, converted to one array of maps.
 
-Every picture of attention starts here. The axes of the result are layer, head, query and key: `(L, H, T, S)`.
+Every picture of attention uses this module. The axes of the result are layer, head, query and key: ``(L, H, T, S)``.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ _SHAPES = "(T, S), (H, T, S) or (L, H, T, S), a list of one map per layer, or th
 
 @dataclass(frozen=True)
 class Maps:
-    """Attention maps `weights (L, H, T, S)`, float32, with a name for each layer."""
+    """Attention maps ``weights (L, H, T, S)``, float32, with a name for each layer."""
 
     weights: np.ndarray
     layers: tuple[str, ...]
 
 
 def read_maps(weights: Any) -> Maps:
-    """Read attention weights from this package, Hugging Face, `torch.nn` or d2l as one array of maps.
+    """Read attention weights from this package, Hugging Face, ``torch.nn`` or d2l as one array of maps.
 
-    Accepts a tensor or array `(T, S)`, `(H, T, S)` or `(L, H, T, S)`; a list or tuple with one such map per layer,
-    each `(T, S)`, `(H, T, S)` or `(1, H, T, S)`, as in Hugging Face's `attentions`; the dict of `capture_attention`,
-    whose names become those of the layers, and where several maps of one query each are the steps of a decoder;
-    and a list per step of lists per layer of `(H, 1, S)`, as in d2l's `predict_seq2seq` (of the pair that d2l's
-    Transformer decoder keeps at each step, the second, which looks at the source). The first axis of a bare tensor
-    is never a batch: choose a sentence first.
+    It accepts
 
-    Raises: ValueError where the shape is another, a batch holds more than one sentence, layers differ in shape, or
-    a weight is negative, infinite or not a number.
+    - a tensor or array ``(T, S)``, ``(H, T, S)`` or ``(L, H, T, S)``, whose first axis is never a batch;
+    - a list or tuple with one map per layer, each ``(T, S)``, ``(H, T, S)`` or ``(1, H, T, S)``, as in Hugging Face's
+      ``attentions``;
+    - the dict of ``capture_attention``, whose names become those of the layers; several maps of one query each are the
+      steps of a decoder;
+    - a list per step of lists per layer of ``(H, 1, S)``, as in d2l's ``predict_seq2seq``. Of the pair that d2l's
+      Transformer decoder keeps at each step, the second is read, the attention to the source.
+
+    Raises:
+        ValueError: if the shape is another, a batch has more than one sentence, layers differ in shape, or a weight is
+            negative, infinite or not a number.
     """
     if isinstance(weights, Mapping):
         names = tuple(str(name) for name in weights)
@@ -50,8 +54,8 @@ def read_maps(weights: Any) -> Maps:
         names = tuple(str(i) for i in range(len(layers)))
     shapes = {layer.shape for layer in layers}
     if len(shapes) > 1:
-        got = ", ".join(f"{name}: {layer.shape}" for name, layer in zip(names, layers, strict=True))
-        raise ValueError(f"weights: expected the same (H, T, S) in every layer, got {got}; show each kind by itself")
+        each = ", ".join(f"{name}: {layer.shape}" for name, layer in zip(names, layers, strict=True))
+        raise ValueError(f"weights: expected the same (H, T, S) in every layer, got {each}; show each kind by itself")
     if not layers or 0 in layers[0].shape:
         raise ValueError(f"weights: expected at least one layer, head, query and key, got {shapes or 'none'}")
     stacked = np.stack(layers)
@@ -61,30 +65,32 @@ def read_maps(weights: Any) -> Maps:
 
 
 def read_tokens(tokens: Iterable[str], name: str, length: int) -> list[str]:
-    """Check that `tokens` holds `length` strings, one for each row or column of a map, and list them.
+    """A list of ``tokens``, checked to be ``length`` strings, one for each row or column of a map.
 
-    Raises: ValueError naming the argument `name`.
+    Raises:
+        ValueError: if they are not; the message names the argument ``name``.
     """
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
         raise ValueError(
             f"{name}: expected a sequence of {length} strings, got {type(tokens).__name__}; split it first"
         )
-    found = list(tokens)
-    wrong = [token for token in found if not isinstance(token, str)]
+    texts = list(tokens)
+    wrong = [token for token in texts if not isinstance(token, str)]
     if wrong:
         raise ValueError(f"{name}: expected strings, got {wrong[0]!r}")
-    if len(found) != length:
-        hint = " (is <eos> among them?)" if abs(len(found) - length) == 1 else ""
-        raise ValueError(f"{name}: expected {length} tokens, as the weights have, got {len(found)}{hint}")
-    return found
+    if len(texts) != length:
+        hint = " (is <eos> among them?)" if abs(len(texts) - length) == 1 else ""
+        raise ValueError(f"{name}: expected {length} tokens, as the weights have, got {len(texts)}{hint}")
+    return texts
 
 
 def read_links(links: Iterable[Sequence[int]] | None, source: Sequence[str], target: Sequence[str]) -> list[list[int]]:
-    """Check pairs (source index, target index) against the tokens, and list them in order.
+    """A sorted list of pairs (source index, target index), checked against the tokens.
 
-    Raises: ValueError where a link is no such pair or points past a token.
+    Raises:
+        ValueError: if a link is not such a pair, or an index is out of range.
     """
-    found = set()
+    pairs = set()
     if links is not None and not isinstance(links, Iterable):
         raise ValueError(f"links: expected pairs (source index, target index), got {links!r}")
     for link in () if links is None else links:
@@ -96,12 +102,12 @@ def read_links(links: Iterable[Sequence[int]] | None, source: Sequence[str], tar
             raise ValueError(
                 f"links: expected (source index below {len(source)}, target index below {len(target)}), got {link!r}"
             )
-        found.add((s, t))
-    return [list(link) for link in sorted(found)]
+        pairs.add((s, t))
+    return [list(link) for link in sorted(pairs)]
 
 
 def fit_source(maps: Maps, source: Any) -> Maps:
-    """Leave out the padded columns past the last token of `source`, if no weight fell on any of them."""
+    """The maps without the padded columns past the last token of ``source``, if these have no weight."""
     length = len(source) if isinstance(source, Sequence) and not isinstance(source, str) else maps.weights.shape[3]
     if 0 < length < maps.weights.shape[3] and not maps.weights[..., length:].any():
         return Maps(maps.weights[..., :length], maps.layers)
@@ -109,9 +115,10 @@ def fit_source(maps: Maps, source: Any) -> Maps:
 
 
 def read_labelled(weights: Any, source: Iterable[str], target: Iterable[str]) -> tuple[Maps, list[str], list[str]]:
-    """Read weights and the tokens of their columns (`source`) and rows (`target`), and check that they fit.
+    """Read weights and the tokens of their columns (``source``) and rows (``target``), and check that they fit.
 
-    Raises: ValueError as `read_maps` and `read_tokens` do.
+    Raises:
+        ValueError: as ``read_maps`` and ``read_tokens``.
     """
     columns: Any = source if isinstance(source, str) or not isinstance(source, Iterable) else list(source)
     maps = fit_source(read_maps(weights), columns)
@@ -120,7 +127,7 @@ def read_labelled(weights: Any, source: Iterable[str], target: Iterable[str]) ->
 
 
 def _numbers(values: Any) -> bool:
-    """Tell whether a nested list holds plain numbers at its leaves, and so is an array."""
+    """Whether a nested list contains plain numbers, and so is an array."""
     while isinstance(values, list | tuple) and values:
         values = values[0]
     return isinstance(values, int | float)
@@ -142,7 +149,7 @@ def _array(values: Any, name: str) -> np.ndarray:
 
 
 def _layer(values: Any, name: str) -> np.ndarray:
-    """Read one layer's map as `(H, T, S)`."""
+    """Read one layer's map as ``(H, T, S)``."""
     array = _array(values, name)
     if array.ndim == 4 and array.shape[0] > 1:
         raise ValueError(
@@ -154,7 +161,7 @@ def _layer(values: Any, name: str) -> np.ndarray:
 
 
 def _steps(steps: Sequence[np.ndarray], name: str) -> np.ndarray:
-    """Join the maps `(H, T, S)` of a decoder's steps along the queries."""
+    """Join the maps ``(H, T, S)`` of a decoder's steps along the queries."""
     shapes = {(step.shape[0], step.shape[2]) for step in steps}
     if len(shapes) > 1:
         raise ValueError(f"{name}: expected the same heads and keys at each step, got {sorted(shapes)}")
@@ -162,7 +169,7 @@ def _steps(steps: Sequence[np.ndarray], name: str) -> np.ndarray:
 
 
 def _calls(values: Any, name: str) -> np.ndarray:
-    """Read what capture_attention holds for one module: one map, or one per decoding step."""
+    """Read the maps of one module from ``capture_attention``: one map, or one per decoding step."""
     if not isinstance(values, list | tuple):
         return _layer(values, f"weights[{name!r}]")
     calls = [_layer(value, f"weights[{name!r}][{i}]") for i, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""Pictures on matplotlib axes, in one look; matplotlib is imported when the first is drawn."""
+"""Plots in one style on matplotlib axes; matplotlib is imported when the first one is drawn."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from attn_book.maps import read_labelled, read_links
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# From no weight to the greatest: lightness falls evenly, so that it reads in grey and to the colour-blind.
+# From zero to the greatest weight: lightness falls evenly, for grey prints and colour-blind readers.
 RAMP = ("#f4f3f8", "#cfc8ea", "#9c8bd2", "#6547ad", "#321474")
 MARK = "#d9680f"
-# From −1 through 0 to 1: orange and violet stay apart for the colour-blind, and their lightness falls alike.
+# From −1 through 0 to 1: orange and violet differ for colour-blind readers too, and their lightness falls equally.
 DIVERGING = ("#7a3300", "#c2611a", "#edbd92", "#f4f3f8", "#bdb3e4", "#765fbd", "#3b1a86")
 
-# Okabe and Ito's colours, the darker ones first, each with a line of its own so that colour is never alone.
+# The darker of Okabe and Ito's colours, each with its own line style, so that colour is never the only difference.
 STYLE: Any = {
     "axes.prop_cycle": (
         "cycler('color', ['#4b2e9e', '#d9680f', '#00846b', '#0072b2', '#b0578d', '#5b6070'])"
@@ -51,11 +51,11 @@ STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw the figures made inside in the book's style; what matplotlib was set to returns afterwards."""
+    """A context in which figures have the book's style; matplotlib's settings are restored afterwards."""
     import matplotlib
 
-    # A notebook's backend turns interactive when the first figure is made. Were that forgotten on leaving, no later
-    # figure would be shown.
+    # A notebook's backend becomes interactive with the first figure. If that were reset on leaving, no later figure
+    # would be shown.
     interactive = matplotlib.is_interactive()
     try:
         with matplotlib.rc_context(STYLE):
@@ -78,11 +78,12 @@ def heatmap(
 ) -> Axes:
     """Draw one attention map: a row for each target token (query), a column for each source token (key).
 
-    Shapes: weights `(T, S)`, or anything `read_maps` takes that holds one layer and one head; source of S strings,
-    target of T. `links` are the true alignments, pairs (source index, target index), whose cells are outlined. The
-    colour runs from zero to the greatest weight drawn, as its bar says. Without `ax`, a new figure is made.
+    Shapes: ``weights (T, S)``, or anything that ``read_maps`` accepts with one layer and one head; ``source`` has S
+    strings and ``target`` T. ``links`` are the true alignments, pairs (source index, target index), whose cells are
+    outlined. The colours go from zero to the greatest weight. Without ``ax``, a new figure is made.
 
-    Raises: ValueError where the weights hold several maps, or tokens or links do not fit them, or `title` is no string.
+    Raises:
+        ValueError: if there are several maps, the tokens or links do not fit them, or ``title`` is not a string.
     """
     if title is not None and not isinstance(title, str):
         raise ValueError(f"title: expected a string, got {title!r}")
@@ -110,14 +111,14 @@ def draw(
     top: float,
     title: str | None = None,
 ) -> None:
-    """Draw a map that has been checked, its colours from 0 to `top`: what `heatmap` and the widget's picture share."""
+    """Draw a checked map with colours from 0 to ``top``, for ``heatmap`` and for the widget's picture."""
     from matplotlib.patches import Rectangle
 
     image = ax.pcolormesh(grid, cmap=_ramp(), vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
     for s, t in links:
         ax.add_patch(Rectangle((s + 0.05, t + 0.05), 0.9, 0.9, fill=False, edgecolor=MARK, linewidth=1.8))
     size = 10.0 if max(grid.shape) <= 24 else 6.0
-    # A token is text: a dollar sign in it is no mathematics.
+    # A token is text, and a dollar sign in it does not start mathematics.
     across = (
         {"rotation": 45, "ha": "left", "va": "bottom", "rotation_mode": "anchor"}
         if len(source) <= 24
@@ -142,7 +143,7 @@ def draw(
 
 
 def draw_small(ax: Axes, grid: Any, *, top: float, title: str) -> None:
-    """Draw a map that has been checked without its tokens, colours from 0 to `top`, to stand beside others."""
+    """Draw a checked map without its tokens, with colours from 0 to ``top``, as one of several."""
     ax.imshow(grid, cmap=_ramp(), vmin=0, vmax=top, interpolation="nearest")
     ax.set_title(title, loc="center", fontsize=9)
     ax.set_axis_off()
@@ -155,25 +156,26 @@ def _ramp() -> Any:
 
 
 def figure_size(source: Sequence[str], target: Sequence[str], *, cell: float, most: float) -> tuple[float, float]:
-    """Give width and height, in inches, of a figure with room for tokens and cells of `cell` inches, `most` a side."""
+    """Width and height, in inches, of a figure with its tokens and cells of ``cell`` inches, at most ``most`` each."""
     across, down = (max(len(visible(token)) for token in tokens) for tokens in (target, source))
     width, height = (min(most, max(1.6, cell * len(tokens))) for tokens in (source, target))
     return width + 1.5 + 0.09 * across, height + 0.9 + 0.09 * down
 
 
 def visible(token: str, limit: int = 24) -> str:
-    """Give a token as one line to draw: blanks alone as ␣, no control characters, `limit` characters at most."""
+    """A token as one line of at most ``limit`` characters, without control characters; a blank token becomes ␣."""
     text = "".join(c if c.isprintable() else " " for c in token)
     text = text if text.strip() else "␣"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def positional_matrix(ax: Axes, table: Any, *, cell: Sequence[int] | None = None) -> None:
-    """Draw encodings `(length, dim)`: a row for each position, a column for each dimension, colours from −1 to 1.
+    """Draw encodings ``(length, dim)``: a row for each position, a column for each dimension, colours from −1 to 1.
 
-    `cell`, a pair (position, dimension), is outlined.
+    ``cell``, a pair (position, dimension), is outlined.
 
-    Raises: ValueError where `table` is no matrix, or has no such cell.
+    Raises:
+        ValueError: if ``table`` is not a matrix, or has no such cell.
     """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
@@ -192,9 +194,10 @@ def positional_matrix(ax: Axes, table: Any, *, cell: Sequence[int] | None = None
 
 
 def positional_pair(ax: Axes, table: Any, pair: int) -> None:
-    """Draw one pair of columns of encodings `(length, dim)` over position: its sine and, if it has one, its cosine.
+    """Draw one pair of columns of encodings ``(length, dim)`` over position: its sine and, if it has one, its cosine.
 
-    Raises: ValueError where `table` is no matrix, or has no such pair.
+    Raises:
+        ValueError: if ``table`` is not a matrix, or has no such pair.
     """
     grid = _read_table(table)
     if not 0 <= 2 * pair < grid.shape[1]:
@@ -205,17 +208,17 @@ def positional_pair(ax: Axes, table: Any, pair: int) -> None:
     ax.legend(loc="lower right", ncols=2, bbox_to_anchor=(1, 1))
 
 
-def positional_circle(ax: Axes, angle: float, turn: float) -> None:
-    """Draw a pair of columns as points on the unit circle: one at `angle`, one `turn` further on, both in radians.
+def positional_circle(ax: Axes, angle: float, rotation: float) -> None:
+    """Draw a pair of columns as points on the unit circle: one at ``angle``, one ``rotation`` further, in radians.
 
     Angles start at the top and go clockwise, since the sine comes first: it is the horizontal axis.
     """
     import numpy as np
 
-    whole, arc = np.linspace(0, 2 * np.pi, 181), angle + np.linspace(0, turn, 181)
+    whole, arc = np.linspace(0, 2 * np.pi, 181), angle + np.linspace(0, rotation, 181)
     ax.plot(np.sin(whole), np.cos(whole), "-", color="#8a8d99", linewidth=1)
     ax.plot(0.4 * np.sin(arc), 0.4 * np.cos(arc), "-", color="C2")
-    for name, at, face in (("i + δ", angle + turn, "white"), ("i", angle, "black")):
+    for name, at, face in (("i + δ", angle + rotation, "white"), ("i", angle, "black")):
         ax.plot([0, np.sin(at)], [0, np.cos(at)], "k-o", markevery=[1], markerfacecolor=face, markersize=7, linewidth=1)
         ax.text(1.2 * np.sin(at), 1.2 * np.cos(at), name, ha="center", va="center")
     ax.set(xlabel="sine", ylabel="cosine", aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4))
@@ -223,9 +226,10 @@ def positional_circle(ax: Axes, angle: float, turn: float) -> None:
 
 
 def positional_products(ax: Axes, table: Any, position: int) -> None:
-    """Draw the dot product of one row of encodings `(length, dim)` with every row, over their offset in positions.
+    """Draw the dot product of one row of encodings ``(length, dim)`` with every row, over their offset in positions.
 
-    Raises: ValueError where `table` is no matrix, or has no such position.
+    Raises:
+        ValueError: if ``table`` is not a matrix, or has no such position.
     """
     grid = _read_table(table)
     if not 0 <= position < len(grid):

@@ -1,4 +1,4 @@
-"""What a stored measurement says about itself, and the scripts that make them: for ``recorded`` and ``benchmarks``."""
+"""Scripts that store measurements, and the commit and machine that each result names (``recorded``, ``benchmarks``)."""
 
 import importlib.util
 import os
@@ -11,7 +11,7 @@ import torch
 
 
 def scripts(folder: Path) -> list[str]:
-    """The names of the scripts in a folder, in alphabetical order, without the one that runs them."""
+    """The names of the scripts in a folder, in alphabetical order, without ``run``, which runs them."""
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "run")
 
 
@@ -25,14 +25,14 @@ def load(script: Path) -> ModuleType:
 
 
 def commit(folder: Path) -> str:
-    """The commit that is checked out in ``folder``, with ``-dirty`` behind it where files have changed since."""
+    """The commit that is checked out in ``folder``, followed by ``-dirty`` if files have changed since."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else "not in a git repository"
 
 
 def machine() -> str:
-    """The machine in words: what a time or a memory measured on it depends on, and nothing that names it."""
+    """A description of the machine: what measured times and memory depend on, without its name."""
     words = [platform.system(), platform.machine(), f"{os.cpu_count()} CPU cores", f"{torch.get_num_threads()} threads"]
     if torch.cuda.is_available():
         words.append(torch.cuda.get_device_name())

@@ -1,4 +1,4 @@
-"""How good a translation is, and how true an alignment."""
+"""Metrics: BLEU and exact match of translations, and the error of an alignment."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,7 +14,8 @@ def bleu(hypotheses: Sequence[Words], references: Sequence[Words]) -> float:
     """Corpus BLEU of tokenised sentences, from 0 to 100, computed by sacreBLEU without further tokenisation.
 
     Raises:
-        ValueError: no sentences, another number of references, a sentence that is one string, or a word that is none.
+        ValueError: if there are no sentences, the number of references differs, a sentence is a single string, or a
+            word is not a string.
 
     Source: Papineni et al. 2002; Post 2018 (sacreBLEU).
     """
@@ -24,46 +25,45 @@ def bleu(hypotheses: Sequence[Words], references: Sequence[Words]) -> float:
             raise ValueError(f"{name}: expected words that are strings, got {shown(word)}")
     import sacrebleu
 
-    joined = ([" ".join(words) for words in sentences] for sentences in (hypotheses, references))
-    found, wanted = joined
-    return sacrebleu.corpus_bleu(found, [wanted], tokenize="none", force=True).score
+    outputs, targets = ([" ".join(words) for words in sentences] for sentences in (hypotheses, references))
+    return sacrebleu.corpus_bleu(outputs, [targets], tokenize="none", force=True).score
 
 
 def exact_match(hypotheses: Sequence[Words], references: Sequence[Words]) -> float:
     """The share of sentences, from 0 to 1, that equal their reference word for word.
 
     Raises:
-        ValueError: no sentences, another number of references, or a sentence that is one string.
+        ValueError: if there are no sentences, the number of references differs, or a sentence is a single string.
     """
     _check_paired(hypotheses, references)
-    same = sum(list(found) == list(wanted) for found, wanted in zip(hypotheses, references, strict=True))
+    same = sum(list(words) == list(reference) for words, reference in zip(hypotheses, references, strict=True))
     return same / len(references)
 
 
 def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tuple[int, int]]]) -> float:
-    """The share of target words, from 0 to 1, whose most attended source word is not one of their true ones.
+    """The share of target words, from 0 to 1, whose greatest attention weight is not on a linked source word.
 
-    ``attentions`` holds one map ``(T, S)`` per sentence, row t the attention paid when target word t was produced;
-    ``links`` the true pairs (source index, target index) of each. Every target word that has a true link counts once,
-    over all sentences; words without one, and rows past the last word such as <eos>, are left out. No row is shifted,
-    and a map that looks at a column which is no word (<eos>) is wrong there. With one guess per word this is one minus
-    the precision against possible links of Och and Ney 2003.
+    ``attentions`` has one map ``(T, S)`` per sentence, in which row t holds the weights when target word t was
+    produced, and ``links`` the true pairs (source index, target index) of each sentence. Each target word with a link
+    counts once, over all sentences; words without a link, and rows past the last word such as <eos>, are left out. No
+    row is shifted, and a maximum in a column that is not a word (<eos>) is an error. With one guess per word, this is
+    one minus the precision against possible links of Och and Ney 2003.
 
     Raises:
-        ValueError: no sentences, another number of link sets, a map that is not of two axes or not finite, or a link
-            outside it.
+        ValueError: if there are no sentences, the number of link sets differs, a map is not a finite matrix, or a link
+            is outside it.
     """
     _check_paired(attentions, links, first="attentions", second="links")
     wrong = total = 0
     for number, (weights, pairs) in enumerate(zip(attentions, links, strict=True)):
         if not isinstance(weights, Tensor) or weights.dim() != 2:
-            got = tuple(weights.shape) if isinstance(weights, Tensor) else kind(weights)
-            raise ValueError(f"attentions: expected maps of shape (T, S), got {got} at {number}")
+            shape = tuple(weights.shape) if isinstance(weights, Tensor) else kind(weights)
+            raise ValueError(f"attentions: expected maps of shape (T, S), got {shape} at {number}")
         if not isinstance(pairs, Collection) or not all(isinstance(x, tuple | list) and len(x) == 2 for x in pairs):
             raise ValueError(f"links: expected pairs (source, target) for sentence {number}, got {shown(pairs)}")
         if not weights.dtype.is_floating_point or not torch.isfinite(weights).all():
             raise ValueError(f"attentions: expected finite floating weights, got others in the map at {number}")
-        # A row without any weight guesses nothing, and that is wrong.
+        # A row without any weight has no guess, which counts as an error.
         guesses = weights.argmax(dim=1).masked_fill(~weights.any(dim=1), -1).tolist() if weights.shape[1] else []
         for source, target in pairs:
             if not (isinstance(source, int) and isinstance(target, int)) or not (
@@ -82,7 +82,7 @@ def alignment_error(attentions: Sequence[Tensor], links: Sequence[Collection[tup
 
 
 def true_sources(links: Collection[tuple[int, int]]) -> dict[int, set[int]]:
-    """The true source words of each target word that has any, from pairs (source index, target index)."""
+    """The linked source words of each target word that has a link, from pairs (source index, target index)."""
     true: dict[int, set[int]] = {}
     for source, target in links:
         true.setdefault(target, set()).add(source)
@@ -90,28 +90,28 @@ def true_sources(links: Collection[tuple[int, int]]) -> dict[int, set[int]]:
 
 
 def diagonal_guess(source_length: int, target_length: int) -> Tensor:
-    """A map ``(T, S)`` that looks straight along the diagonal: the guess that any alignment has to beat.
+    """A map ``(T, S)`` with its weights along the diagonal, a baseline for any alignment.
 
     Raises:
-        ValueError: a length below 1.
+        ValueError: if a length is below 1.
     """
     check_size("source_length", source_length)
     check_size("target_length", target_length)
-    places = torch.linspace(0, source_length - 1, target_length).round().long()
-    return torch.nn.functional.one_hot(places, source_length).float()
+    positions = torch.linspace(0, source_length - 1, target_length).round().long()
+    return torch.nn.functional.one_hot(positions, source_length).float()
 
 
 def _check_paired(
-    found: Sequence[object], wanted: Sequence[object], *, first: str = "hypotheses", second: str = "references"
+    ours: Sequence[object], truth: Sequence[object], *, first: str = "hypotheses", second: str = "references"
 ) -> None:
-    for name, given in ((first, found), (second, wanted)):
-        if not isinstance(given, Sequence):
-            raise ValueError(f"{name}: expected a sequence with an entry for each sentence, got {kind(given)}")
-    if not len(found):
+    for name, sentences in ((first, ours), (second, truth)):
+        if not isinstance(sentences, Sequence):
+            raise ValueError(f"{name}: expected a sequence with an entry for each sentence, got {kind(sentences)}")
+    if not len(ours):
         raise ValueError(f"{first}: expected at least one sentence, got none")
-    if len(found) != len(wanted):
-        raise ValueError(f"{second}: expected {len(found)}, one for each of {first}, got {len(wanted)}")
-    for name, sentences in ((first, found), (second, wanted)):
+    if len(ours) != len(truth):
+        raise ValueError(f"{second}: expected {len(ours)}, one for each of {first}, got {len(truth)}")
+    for name, sentences in ((first, ours), (second, truth)):
         for sentence in sentences:
             if isinstance(sentence, str):
                 raise ValueError(f"{name}: expected sentences as sequences of words, got the string {shown(sentence)}")

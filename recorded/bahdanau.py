@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.grammar import EXAMPLE, corpus
+from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import teacher_forced_attention, translate
 from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources

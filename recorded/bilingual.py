@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from attn_book.corpus.paragraphs import Paragraph, paragraph_corpus
+from attn_book.corpus import Paragraph, paragraph_corpus
 from attn_core.pretrain import (
     MaskedBatches,
     MaskedLanguageModel,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.drawings import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
+from attn_book.corpus import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
 from attn_core.decode import greedy
 from attn_core.metrics import alignment_error, exact_match, true_sources
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.corpus.ambiguous import KINDS, SENSES, AmbiguousWord, ambiguous_words
+from attn_book.corpus import KINDS, SENSES, AmbiguousWord, ambiguous_words
 from attn_core import capture_attention, masks
 from attn_core.context import ContextEncoder, DynamicContext, GlobalContext, HierarchicalContext
 from attn_core.data import Vocab

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_book.corpus.grammar import corpus
+from attn_book.corpus import corpus
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import translate
 from attn_core.metrics import bleu, exact_match

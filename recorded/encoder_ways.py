@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.grammar import EXAMPLE, corpus
+from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Pair, Vocab
 from attn_core.decode import teacher_forced_attention
 from attn_core.metrics import true_sources

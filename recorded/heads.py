@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.grammar import EXAMPLE, corpus
+from attn_book.corpus import EXAMPLE, corpus
 from attn_core import MultiHeadAttention
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import teacher_forced_heads, translate

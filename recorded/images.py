@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_book.attribution import occlude, rollout
-from attn_book.corpus.drawings import (
+from attn_book.corpus import (
     COLOURS,
     HELD_PAIRS,
     SHAPES,

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.grammar import EXAMPLE, corpus
+from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Batches, Vocab
 from attn_core.decode import teacher_forced_attention, translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq

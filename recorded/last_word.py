@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from attn_book.corpus.grammar import corpus
+from attn_book.corpus import corpus
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import teacher_forced_attention
 from attn_core.metrics import true_sources

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.corpus.grammar import corpus
+from attn_book.corpus import corpus
 from attn_core import MultiHeadAttention
 from attn_core.data import Vocab
 from attn_core.positions import ALiBi, Learned, RelativePositions, Rotary, Sinusoidal

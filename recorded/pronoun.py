@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.corpus import corpus
-from attn_book.corpus.lexicon import NOUNS
+from attn_book.corpus import NOUNS, corpus
 from attn_core import capture_attention, masks
 from attn_core.data import Batch, Batches, Pair, Vocab
 from attn_core.decode import translate

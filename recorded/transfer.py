@@ -23,10 +23,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.corpus.paragraphs import ParagraphCorpus, paragraph_corpus
-from attn_book.corpus.plausible import plausible_sentences
-from attn_book.corpus.sentence_pairs import entailments
-from attn_book.corpus.texts import next_sentence_texts, two_part_texts
+from attn_book.corpus import (
+    ParagraphCorpus,
+    entailments,
+    next_sentence_texts,
+    paragraph_corpus,
+    plausible_sentences,
+    two_part_texts,
+)
 from attn_core.pretrain import (
     ClassHead,
     LabelledBatches,

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_book.corpus import corpus
-from attn_book.corpus.grammar import EXAMPLE
+from attn_book.corpus import EXAMPLE, corpus
 from attn_book.widgets import Translator
 from attn_book.widgets.exported import dequantised
 from attn_core.data import Batches, Pair, Vocab

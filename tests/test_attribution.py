@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attn_book.attribution import occlude, rollout
-from attn_book.corpus.drawings import centred, draw_marked
+from attn_book.corpus import centred, draw_marked
 
 
 def test_rollout_is_the_sum_over_all_paths():

@@ -1,4 +1,4 @@
-"""Checks of chapter 2: how true an alignment is, and what is held out."""
+"""Checks of chapter 2: the alignment error rate, and test pairs that leak from the training pairs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _aligned(draw: Inputs, lengths: list[int]) -> tuple[list[Tensor], list[Links
 
 
 def _hits(weights: Tensor, pairs: Links) -> list[bool]:
-    """Whether the greatest weight is true, for each target word that has a link."""
+    """Whether the greatest weight is on a linked source word, for each target word that has a link."""
     return [int(weights[target].argmax()) in true for target, true in true_sources(pairs).items()]
 
 
@@ -63,14 +63,15 @@ def _pooled(maps: list[Tensor], links: list[Links], hits: Any = _hits) -> float:
 
 
 alignment_error_rate = Check(
-    "alignment_error",
+    "alignment_error_rate",
+    function="alignment_error",
     answer=right_error,
     cases=_error_cases,
     misconceptions=[
         Misconception(
             lambda maps, links: 1 - _pooled(maps, links),
-            "the words that point right are counted",
-            "That is a measure of success, and one minus the error.",
+            "the words with a correct alignment are counted",
+            "That is the accuracy, which is one minus the error.",
             _TRAIN,
         ),
         Misconception(
@@ -78,7 +79,8 @@ alignment_error_rate = Check(
                 maps, links, lambda a, pairs: [int(a[target].argmax()) == source for source, target in pairs]
             ),
             "every link counts once, instead of every word",
-            "A word with two true words can look most at only one of them, and would always be half wrong.",
+            "A target word with two links can put its greatest weight on only one of them, so it would always be "
+            "half wrong.",
             _TRAIN,
         ),
         Misconception(
@@ -92,7 +94,7 @@ alignment_error_rate = Check(
                 maps, links, lambda a, pairs: [(s, t) in pairs for t, s in enumerate(a.argmax(1).tolist())]
             ),
             "every row of a map is counted",
-            "A word without a true link, and <eos>, cannot be right; they are left out.",
+            "A word without a link cannot be right, and neither can <eos>: leave them out.",
             _TRAIN,
         ),
         Misconception(
@@ -100,26 +102,27 @@ alignment_error_rate = Check(
                 maps, links, lambda a, pairs: [int(a[t].argmax()) == s for t, s in {t: s for s, t in pairs}.items()]
             ),
             "a word keeps only one of its links",
-            "A dictionary from the target word to its source word forgets the first when the second comes.",
+            "A dictionary from each target word to its source word keeps only the last link.",
             _LINKS,
         ),
         Misconception(
             lambda maps, links: _pooled(
                 maps, links, lambda a, pairs: [(s, int(a[:, s].argmax())) in pairs for s in {s for s, _ in pairs}]
             ),
-            "the greatest weight is looked for among the target words",
-            "A row belongs to a target word. The question is where that word looks: the maximum runs along the row.",
+            "the maximum is taken over the target words",
+            "A row belongs to a target word, and its weights are over the source words: take the maximum along "
+            "the row.",
             _TRAIN,
         ),
         Misconception(
             lambda maps, links: 1 - float(torch.stack(_weights_on_true(maps, links)).mean()),
-            "the weight on the true words is added up",
-            "The measure asks where the greatest weight lies, and not how great it is.",
+            "the weights on the linked words are added up",
+            "The measure depends on where the greatest weight is, and not on how large it is.",
             _TRAIN,
         ),
     ],
     hints=[
-        "A link is (source, target). Which target words have one at all? A set holds each of them once.",
+        "A link is (source, target). Which target words have a link? A set holds each of them once.",
         "For such a word t the guess is int(weights[t].argmax()). Is (guess, t) among the links?",
         "Count the wrong words and all words over all sentences, and divide once, at the end.",
     ],
@@ -155,7 +158,7 @@ def _split(size: int, source: int, target: int, both: int, whole: int) -> tuple[
 
 
 def _share(train: Pairs, test: Pairs, leaks: Any) -> float:
-    """The share of test pairs of which ``leaks(source known, target known, pair known)`` is true."""
+    """The share of test pairs for which ``leaks(source known, target known, pair known)`` is true."""
     sources, targets = (set(side) for side in zip(*train, strict=True))
     return sum(leaks(s in sources, t in targets, (s, t) in train) for s, t in test) / len(test)
 
@@ -171,8 +174,8 @@ leak = Check(
     misconceptions=[
         Misconception(
             lambda train, test: _share(train, test, lambda source, target, pair: pair),
-            "only whole pairs are looked for",
-            "A pair is new if either side is; but its other side may have been learned by heart.",
+            "only whole pairs count as known",
+            "A new pair may still have one side from training, which the model may have learned by heart.",
             _PEOPLE,
         ),
         Misconception(
@@ -183,14 +186,14 @@ leak = Check(
         ),
         Misconception(
             lambda train, test: _share(train, test, lambda source, target, pair: source),
-            "only the English side is looked at",
-            "A French sentence that was seen in training is no fairer a test.",
+            "only the English side is compared",
+            "A French sentence from the training pairs leaks just as much.",
             _PEOPLE,
         ),
         Misconception(
             lambda train, test: _share(train, test, lambda source, target, pair: target),
-            "only the French side is looked at",
-            "An English sentence that was seen in training is no fairer a test.",
+            "only the French side is compared",
+            "An English sentence from the training pairs leaks just as much.",
             _PEOPLE,
         ),
         Misconception(
@@ -202,12 +205,12 @@ leak = Check(
         Misconception(
             lambda train, test: 1 - _share(train, test, _either),
             "the pairs that do not leak are counted",
-            "That is the share that is a fair test.",
+            "That is the share of fair test pairs.",
             _PEOPLE,
         ),
         Misconception(
             lambda train, test: _share(train, test, lambda source, target, pair: (source + target) / 2),
-            "the sentences are counted, and not the pairs",
+            "sentences are counted instead of pairs",
             "A pair with one known sentence leaks as a whole.",
             _PEOPLE,
         ),

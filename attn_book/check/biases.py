@@ -42,13 +42,13 @@ def _apart(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
 alibi_bias = Check(
     "alibi_bias",
-    answer=lambda num_heads, *places: ALiBi(num_heads).bias(*places),
+    answer=lambda num_heads, *positions: ALiBi(num_heads).bias(*positions),
     cases=_alibi_cases,
     misconceptions=[
         Misconception(
-            lambda num_heads, *places: _bias(-_slopes(num_heads), _apart(*places)),
+            lambda num_heads, *positions: _bias(-_slopes(num_heads), _apart(*positions)),
             "the bias grows with the distance",
-            "A score loses by it: the sign is minus.",
+            "The bias must lower the score of a distant key, so its sign is negative.",
             _ALIBI,
         ),
         Misconception(
@@ -56,23 +56,23 @@ alibi_bias = Check(
                 _slopes(num_heads), (query_positions[:, None] - key_positions).float()
             ),
             "the distance keeps its sign",
-            "What lies ahead would then gain with each place. The book takes |i − j|.",
+            "Keys ahead of the query would then gain with each position. The book uses |i − j|.",
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, *places: _bias(_slopes(num_heads) * 2 ** (8 / num_heads), _apart(*places)),
-            "the heads are counted from 0",
+            lambda num_heads, *positions: _bias(_slopes(num_heads) * 2 ** (8 / num_heads), _apart(*positions)),
+            "heads are counted from 0",
             "The first slope is 2^(−8/H), and the last is 2⁻⁸: h runs from 1 to H.",
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, *places: _bias(0.5 ** torch.arange(1, num_heads + 1), _apart(*places)),
+            lambda num_heads, *positions: _bias(0.5 ** torch.arange(1, num_heads + 1), _apart(*positions)),
             "the slopes are 1/2, 1/4, 1/8, … for any number of heads",
             "That is so for 8 heads. The exponent is 8h/H.",
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, *places: _bias(_slopes(num_heads).flip(0), _apart(*places)),
+            lambda num_heads, *positions: _bias(_slopes(num_heads).flip(0), _apart(*positions)),
             "the slopes rise from head to head",
             "The first head has the steepest one.",
             _ALIBI,
@@ -81,14 +81,14 @@ alibi_bias = Check(
             lambda num_heads, query_positions, key_positions: _bias(
                 _slopes(num_heads), _apart(torch.arange(len(query_positions)), torch.arange(len(key_positions)))
             ),
-            "the places are counted from 0 instead of read",
-            "The last words of a sentence stand where they stand, also when they come alone.",
+            "the positions are counted from 0 instead of taken from the arguments",
+            "The last words of a sentence keep their positions when they arrive without the earlier words.",
             _ALIBI,
         ),
         Misconception(
-            lambda num_heads, *places: _bias(_slopes(num_heads), _apart(*places) ** 2),
+            lambda num_heads, *positions: _bias(_slopes(num_heads), _apart(*positions) ** 2),
             "the distance is squared",
-            "The bias is linear. That is the Li in the name.",
+            "The bias is linear in the distance, as the name ALiBi says (attention with linear biases).",
             _ALIBI,
         ),
     ],
@@ -113,7 +113,7 @@ def _relative_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _looked_up(table: Tensor, distances: Tensor) -> Tensor:
-    """The table's entries at signed distances, which are cut to its reach."""
+    """The table's entries at signed distances, which are clipped to its reach."""
     reach = table.shape[1] // 2
     return table[:, distances.clamp(-reach, reach) + reach]
 
@@ -122,59 +122,59 @@ def _ahead(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     return key_positions - query_positions[:, None]
 
 
-def _wrapped(table: Tensor, *places: Tensor) -> Tensor:
-    return table[:, (_ahead(*places) + table.shape[1] // 2) % table.shape[1]]
+def _wrapped(table: Tensor, *positions: Tensor) -> Tensor:
+    return table[:, (_ahead(*positions) + table.shape[1] // 2) % table.shape[1]]
 
 
-def _silent(table: Tensor, *places: Tensor) -> Tensor:
-    return _looked_up(table, _ahead(*places)) * (_ahead(*places).abs() <= table.shape[1] // 2)
+def _silent(table: Tensor, *positions: Tensor) -> Tensor:
+    return _looked_up(table, _ahead(*positions)) * (_ahead(*positions).abs() <= table.shape[1] // 2)
 
 
 relative_bias = Check(
     "relative_bias",
-    answer=lambda table, *places: _looked_up(table, _ahead(*places)),
+    answer=lambda table, *positions: _looked_up(table, _ahead(*positions)),
     cases=_relative_cases,
     misconceptions=[
         Misconception(
-            lambda table, *places: _looked_up(table, -_ahead(*places)),
-            "before and after are exchanged",
-            "Column r is for a key at the query's own place, and the columns after it for keys that come later.",
+            lambda table, *positions: _looked_up(table, -_ahead(*positions)),
+            "keys before and after the query are exchanged",
+            "Column r is for a key at the query's own position, and the columns after it for keys that come later.",
             _ADDED,
         ),
         Misconception(
-            lambda table, *places: _looked_up(table, _ahead(*places).abs()),
+            lambda table, *positions: _looked_up(table, _ahead(*positions).abs()),
             "the sign of the distance is lost",
-            "Then a sentence and its mirror image look alike. A learned table need not treat them so.",
+            "Then a sentence and its mirror image get the same bias, but a learned table can treat them differently.",
             _ALIBI,
         ),
         Misconception(
-            lambda table, *places: table[:, _ahead(*places) + table.shape[1] // 2],
-            "the distance is not cut to the reach of the table",
-            "An index past the end is an error, and one below zero quietly counts from the end.",
+            lambda table, *positions: table[:, _ahead(*positions) + table.shape[1] // 2],
+            "the distance is not clipped to the reach of the table",
+            "An index past the end raises an error, and a negative one silently counts from the end.",
             _ADDED,
         ),
         Misconception(
             _wrapped,
-            "distances past the reach begin again at the other side",
-            "All that lie further share the outermost entry.",
+            "distances past the reach wrap around to the other side",
+            "All larger distances share the outermost entry.",
             _ADDED,
         ),
         Misconception(
             _silent,
             "distances past the reach get no bias",
-            "They share the outermost entry.",
+            "They should share the outermost entry.",
             _ADDED,
         ),
         Misconception(
             lambda table, query_positions, key_positions: _looked_up(
                 table, _ahead(torch.arange(len(query_positions)), torch.arange(len(key_positions)))
             ),
-            "the places are counted from 0 instead of read",
-            "The last words of a sentence stand where they stand, also when they come alone.",
+            "the positions are counted from 0 instead of taken from the arguments",
+            "The last words of a sentence keep their positions when they arrive without the earlier words.",
             _ADDED,
         ),
         Misconception(
-            lambda table, *places: _looked_up(table, _ahead(*places)).mT.contiguous(),
+            lambda table, *positions: _looked_up(table, _ahead(*positions)).mT.contiguous(),
             "queries and keys are exchanged in the result",
             "A row belongs to a query: the shape is (H, T, S).",
             _ADDED,
@@ -182,7 +182,7 @@ relative_bias = Check(
     ],
     hints=[
         "key_positions - query_positions[:, None] holds the distances with their signs, (T, S).",
-        "Cut them: distances.clamp(-r, r), with r = table.shape[1] // 2. Which column belongs to distance 0?",
+        "Clip them: distances.clamp(-r, r), with r = table.shape[1] // 2. Which column belongs to distance 0?",
         "table[:, index] with an index of shape (T, S) has the shape (H, T, S).",
     ],
 )

@@ -52,7 +52,7 @@ met = Check(
         Misconception(
             lambda x, directions: _others(_equal(_hashed(x, directions)).all(0)),
             "a pair must share its bucket in every round",
-            "A round more is a chance more: one in which they meet is enough.",
+            "Each further round is another chance to meet: sharing a bucket in one round is enough.",
             _WORTH,
         ),
         Misconception(
@@ -64,13 +64,13 @@ met = Check(
         Misconception(
             lambda x, directions: _others(_equal((x @ directions).abs().argmax(-1)).any(0)),
             "the sign of the product is dropped",
-            "Then a vector and its opposite always meet, and nothing is further apart than these two.",
+            "Then a vector and its opposite always share a bucket, although no two vectors are further apart.",
             _WORTH,
         ),
         Misconception(
             lambda x, directions: _equal(_hashed(x, directions)).any(0),
-            "a token meets itself",
-            "It always would, and it would look at nobody else: it is left out.",
+            "a token is paired with itself",
+            "A token always shares its own bucket, so its own key is left out.",
             _SHARED,
         ),
         Misconception(
@@ -78,20 +78,20 @@ met = Check(
                 ((x @ directions)[:, :, None] > 0).eq((x @ directions)[:, None] > 0).all(-1).any(0)
             ),
             "the bucket is made of the signs of all products",
-            "That is another hash. Here the bucket is the direction that the vector follows most.",
+            "That is another hash. In this one, the bucket is the direction with the largest product.",
             _WORTH,
         ),
         Misconception(
             lambda x, directions: _others(_equal(_hashed(x, directions)[-1:]).any(0)),
             "only the last round is kept",
-            "Collect over the rounds: what met in any of them counts.",
+            "Combine the rounds: a pair counts if it shared a bucket in any of them.",
             _SORT,
         ),
     ],
     hints=[
         "x @ directions is (R, n, b/2). Put its negative beside it, and take the argmax over the last axis.",
         "buckets[:, :, None] == buckets[:, None] compares all pairs, round by round.",
-        "any over the rounds; then the diagonal becomes False.",
+        "Take any over the rounds, and set the diagonal to False.",
     ],
 )
 
@@ -111,7 +111,7 @@ def _cluster_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _moved(x: Tensor, centres: Tensor, nearest: Tensor, *, unit: bool = True) -> Tensor:
-    """Each centre becomes the mean of its vectors, on the sphere if ``unit``; without vectors it stays."""
+    """Each centre becomes the mean of its vectors, normalised if ``unit``; a centre without vectors stays."""
     sums = torch.zeros_like(centres).index_add(0, nearest, x)
     counts = torch.bincount(nearest, minlength=len(centres))[:, None]
     means = functional.normalize(sums, dim=1) if unit else sums / counts.clamp(min=1)
@@ -155,38 +155,38 @@ k_means = Check(
     misconceptions=[
         Misconception(
             lambda x, centres, steps: _learned(x, centres, steps, unit=False),
-            "the means are not brought back to length 1",
-            "Products compare directions only among vectors of one length.",
+            "the means are not normalised to length 1",
+            "Dot products compare directions only if all vectors have the same length.",
             _SHARED,
         ),
         Misconception(
             lambda x, centres, steps: _learned(x, centres, 1),
-            "only one step is made",
+            "only one step is done",
             "After the centres have moved, some vectors belong to another one: assign them anew, and move again.",
             _WORTH,
         ),
         Misconception(
             lambda x, centres, steps: _learned(x, centres, steps + 1),
-            "one step too many is made",
-            "The centres move exactly as often as was asked for.",
+            "one step too many is done",
+            "The centres must move exactly as often as the argument says.",
             _WORTH,
         ),
         Misconception(
             _furthest,
             "each vector goes to the centre with the smallest product",
-            "A large product is a small angle.",
+            "A larger product means a smaller angle.",
             _WORTH,
         ),
         Misconception(
             _divided,
-            "nothing is done about a centre that no vector chooses",
-            "Its sum is 0, and 0/0 is NaN. It stays where it is.",
+            "a centre that no vector chooses is not handled",
+            "Its sum is 0, and 0/0 is NaN. Such a centre should stay where it is.",
             _WORTH,
         ),
         Misconception(
             _erased,
             "a centre that no vector chooses becomes 0",
-            "Zero has no direction. It stays where it is, and may be chosen later.",
+            "The zero vector has no direction. Such a centre should stay where it is; it may be chosen later.",
             _WORTH,
         ),
     ],

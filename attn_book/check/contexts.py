@@ -1,4 +1,4 @@
-"""Checks of chapter 8: contexts of all words so far and of a sentence, a gate, a score with a matrix of the text."""
+"""Checks of chapter 8: prefix and sentence contexts, a gate, and a score with a matrix of the text."""
 
 from __future__ import annotations
 
@@ -30,54 +30,54 @@ def _prefix_cases(draw: Inputs) -> Iterator[Case]:
     yield Case("as many texts as words", (draw.normal(4, 4, size),), edge=True)
 
 
-def _places(x: Tensor) -> Tensor:
+def _counts(x: Tensor) -> Tensor:
     return torch.arange(1, x.shape[1] + 1)[:, None]
 
 
 prefix_context = Check(
     "prefix_context",
-    answer=lambda x: x.cumsum(1) / _places(x),
+    answer=lambda x: x.cumsum(1) / _counts(x),
     cases=_prefix_cases,
     misconceptions=[
         Misconception(
             lambda x: x.mean(1, keepdim=True).expand_as(x).clone(),
             "every word gets the mean of the whole text",
-            "That is the global context, and it tells a word of those after it.",
+            "That is the global context, in which a word also gets information from the words after it.",
             _GLOBAL,
         ),
         Misconception(
             lambda x: x.cumsum(1),
             "the sums are not divided",
-            "A mean is wanted: divide the sum at each place by how many words it holds.",
+            "The result is a mean: divide the sum at each position by the number of words in it.",
             _COST,
         ),
         Misconception(
             lambda x: x.cumsum(1) / x.shape[1],
             "all sums are divided by the number of all words",
-            "The first sum holds one word, the second two.",
+            "The first sum contains one word, the second two.",
             _COST,
         ),
         Misconception(
-            lambda x: (x.cumsum(1) - x) / (_places(x) - 1).clamp(min=1),
+            lambda x: (x.cumsum(1) - x) / (_counts(x) - 1).clamp(min=1),
             "a word's own vector is left out",
             "The mean runs over the words up to it, itself included.",
             _COST,
         ),
         Misconception(
-            lambda x: x.flip(1).cumsum(1).flip(1) / _places(x).flip(0),
-            "the mean runs over the words from it on",
-            "These are the very ones that a decoder must not see.",
+            lambda x: x.flip(1).cumsum(1).flip(1) / _counts(x).flip(0),
+            "the mean runs over the word and those after it",
+            "These are exactly the words that must be masked in a decoder.",
             _COST,
         ),
         Misconception(
             lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1)[:, None, None],
             "the sums run over the texts of the batch",
-            "Axis 1 holds the words; no text may hear of another.",
+            "Axis 1 holds the words, and no text may influence another one.",
             _COST,
         ),
     ],
     hints=[
-        "x.cumsum(1) holds the sum of the words up to each place.",
+        "x.cumsum(1) holds the sum of the words up to each position.",
         "Divide the sums by 1, 2, …, n: a tensor of shape (n, 1).",
     ],
 )
@@ -114,25 +114,25 @@ bilinear = Check(
         Misconception(
             lambda Q, K, c: ((Q @ c)[:, None] + (K @ c)) / len(c),
             "the two products are added",
-            "Qc cᵀKᵀ is a product: a key gains for those queries that are like the context too.",
+            "Qc cᵀKᵀ is a product: a key gains only for queries that are similar to the context as well.",
             _FORMULA,
         ),
         Misconception(
             lambda Q, K, c: (Q * c) @ K.T / len(c),
             "C is taken for a matrix with c on its diagonal",
-            "c cᵀ has c_a c_b in every place (a, b).",
+            "c cᵀ has the entry c_a c_b at every position (a, b).",
             _FORMULA,
         ),
         Misconception(
             lambda Q, K, c: (K @ c)[:, None] * (Q @ c) / len(c),
             "rows and columns are exchanged",
-            "A row belongs to a query. With as many keys as queries no shape gives this away.",
+            "A row belongs to a query. With as many keys as queries, the shape does not show this mistake.",
             _FORMULA,
         ),
         Misconception(
             lambda Q, K, c: (Q + c) @ (K + c).T / len(c),
             "c is added to queries and keys",
-            "A sum says another thing: it makes some keys more important for every query alike.",
+            "With a sum, some keys become more important for every query in the same way.",
             _FORMULA,
         ),
     ],
@@ -152,8 +152,8 @@ def _gate_cases(draw: Inputs) -> Iterator[Case]:
     own, given, bias = draw.normal(size), draw.normal(size), 0.5 + float(draw.uniform())
     yield Case("a context for each word", (x, context, own, given, bias))
     yield Case("one context for the whole text", (x, context[:, :1], own, given, -bias))
-    yield Case("a gate that is shut", (x, context, own, given, -math.inf), edge=True)
-    yield Case("a gate that is wide open", (x, context[:, :1], own, given, math.inf), edge=True)
+    yield Case("a closed gate", (x, context, own, given, -math.inf), edge=True)
+    yield Case("a fully open gate", (x, context[:, :1], own, given, math.inf), edge=True)
 
 
 def _logit(x: Tensor, context: Tensor, own: Tensor, given: Tensor, bias: float) -> Tensor:
@@ -168,7 +168,7 @@ gated = Check(
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, 1 - _logit(x, context, own, given, bias).sigmoid()),
             "the two parts of the blend are exchanged",
-            "λ is the share of the context: at λ = 0 nothing of it comes in.",
+            "λ is the share of the context: at λ = 0 the context has no effect.",
             _GATES,
         ),
         Misconception(
@@ -180,13 +180,13 @@ gated = Check(
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, bias).softmax(1)),
             "the gates of a text are a softmax",
-            "Each word decides for itself: a logistic function, which does not add up to one over the words.",
+            "Each word has its own gate, a logistic function, and the gates need not add up to one over the words.",
             _GATES,
         ),
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, (x @ own + bias)[..., None].sigmoid().expand_as(x)),
-            "the gate looks at the word alone",
-            "It looks at both: what is offered matters as much as what is there.",
+            "the gate depends only on the word",
+            "The gate depends on both vectors, the word's and the context's.",
             _GATES,
         ),
         Misconception(
@@ -198,7 +198,7 @@ gated = Check(
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, 0.0).sigmoid()),
             "the bias is left out",
-            "It says how far the gate stands open before anything is read; −∞ shuts it.",
+            "The bias says how far the gate is open by default; −∞ closes it.",
             _GATES,
         ),
     ],
@@ -227,7 +227,7 @@ def _sentence_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _means(x: Tensor, together: Tensor) -> Tensor:
-    """For each place the mean of the places that belong ``together``, (B, T, T); of none, zeros."""
+    """For each position, the mean over the positions ``together (B, T, T)`` with it; zeros if there are none."""
     clean = x.nan_to_num(0.0)
     return together.float() @ clean / together.sum(2, keepdim=True).clamp(min=1)
 
@@ -237,7 +237,7 @@ def _same(numbers: Tensor, words: Tensor) -> Tensor:
 
 
 def _across(x: Tensor, numbers: Tensor, words: Tensor) -> Tensor:
-    """As if the batch were one long paragraph."""
+    """The means if the batch were one long paragraph."""
     flat = _means(x.flatten(0, 1)[None], _same(numbers.flatten()[None], words.flatten()[None]))
     return flat[0].unflatten(0, x.shape[:2])
 
@@ -250,25 +250,25 @@ sentence_context = Check(
         Misconception(
             lambda x, numbers, words: _means(x, words[:, None] & words[:, :, None]),
             "every word gets the mean of the whole paragraph",
-            "A sentence is a smaller crowd, and tells more of who did what.",
+            "The mean is over the words of the same sentence only.",
             _HIERARCHY,
         ),
         Misconception(
             _across,
             "sentences with the same number are joined across the paragraphs of the batch",
-            "Sentence 0 of one text has nothing to do with sentence 0 of another.",
+            "Sentence 0 of one text and sentence 0 of another are different sentences.",
             _HIERARCHY,
         ),
         Misconception(
             lambda x, numbers, words: _means(x, numbers[:, :, None] == numbers[:, None]),
             "padding takes part in the means",
-            "It is filled up with some number too, and is no word of that sentence.",
+            "Padding also has a sentence number, but it is not a word of that sentence.",
             _GLOBAL,
         ),
         Misconception(
             lambda x, numbers, words: _means(x, (numbers[:, :, None] == numbers[:, None]) & words[:, None]),
             "padding gets a mean too",
-            "There is no word that could ask: such places get zeros.",
+            "Padding is not a word: such positions get zeros.",
             _HIERARCHY,
         ),
         Misconception(
@@ -280,7 +280,7 @@ sentence_context = Check(
         Misconception(
             lambda x, numbers, words: _same(numbers, words).float() @ x.nan_to_num(0.0),
             "the sums are not divided",
-            "A mean is wanted: a long sentence has no longer vector than a short one.",
+            "The result is a mean: the vector of a long sentence must not be longer than that of a short one.",
             _HIERARCHY,
         ),
         Misconception(
@@ -288,13 +288,13 @@ sentence_context = Check(
                 _same(numbers, words).float() @ x / _same(numbers, words).sum(2)[..., None].clamp(1)
             ),
             "padding is multiplied by 0",
-            "Whatever stands there must not matter, and 0 times NaN is NaN. Fill it with zeros first.",
+            "The values in the padding must not matter, and 0 times NaN is NaN. Fill the padding with zeros first.",
             _GLOBAL,
         ),
     ],
     hints=[
-        "numbers[:, :, None] == numbers[:, None] says who is in one sentence with whom, (B, T, T).",
-        "A pair counts only if both are words. Row by row that is a mask, and a mean is a product with it.",
+        "numbers[:, :, None] == numbers[:, None] is True for words of the same sentence, (B, T, T).",
+        "A pair counts only if both are words. Each row is then a mask, and a mean is a product with it.",
         "Fill padding in x with zeros before the product, and divide by at least 1.",
     ],
 )

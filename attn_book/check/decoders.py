@@ -1,4 +1,4 @@
-"""Checks of chapter 2: a step of Bahdanau's, and a window of Luong's."""
+"""Checks of chapter 2: Bahdanau's context vector, and Luong's local attention."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _step_cases(draw: Inputs) -> Iterator[Case]:
     batch, words, size, hidden = draw.whole(3, 4), draw.whole(5, 8), draw.whole(6, 9), draw.whole(3, 5)
     query, states = draw.normal(batch, draw.whole(4, 5)), draw.normal(batch, words, size)
     parts = (draw.normal(hidden, query.shape[1]), draw.normal(hidden, size) / 2, draw.normal(hidden))
-    places = torch.arange(words)
-    full, padded = (places < torch.tensor([[words - cut * (b % 3)] for b in range(batch)]) for cut in (0, 2))
+    positions = torch.arange(words)
+    full, padded = (positions < torch.tensor([[words - cut * (b % 3)] for b in range(batch)]) for cut in (0, 2))
     yield Case("sentences of one length", (query, states, full, *parts))
     yield Case("sentences of different lengths", (query, states, padded, *parts))
     yield Case("a sentence of one word", (query[:1], states[:1, :1], full[:1, :1], *parts), edge=True)
@@ -68,7 +68,7 @@ bahdanau_context = Check(
             lambda query, states, mask, W, U, v: _context(
                 (torch.tanh(query @ W.T)[:, None] + torch.tanh(states @ U.T)) @ v, states, mask
             ),
-            "the two halves are bent before they are added",
+            "tanh is applied to the two halves before they are added",
             "The query's half is then the same for all words, and the softmax drops it. The tanh comes after the sum.",
             _AGAIN,
         ),
@@ -82,8 +82,8 @@ bahdanau_context = Check(
         ),
         Misconception(
             lambda query, states, mask, *parts: _context(_energies(query, states, *parts), states, ~mask),
-            "the mask is read the other way round",
-            "Here True means: may be looked at.",
+            "the mask is interpreted the other way round",
+            "In this book, True means that a query may attend to the key.",
             _MASKS,
         ),
         Misconception(
@@ -95,7 +95,7 @@ bahdanau_context = Check(
         Misconception(
             lambda query, states, mask, *parts: _mix(_energies(query, states, *parts).softmax(-1) * mask, states),
             "the mask is multiplied in after the softmax",
-            "The padding has already taken its share of the weights.",
+            "By then the padding has already taken its share of the weights.",
             _MASKS,
         ),
         Misconception(
@@ -108,15 +108,15 @@ bahdanau_context = Check(
         ),
         Misconception(
             lambda query, states, mask, W, U, v: _context(_energies(query, states, W, U, v), states @ U.T, mask),
-            "the prepared keys Uh are mixed instead of the states",
-            "U is there to compare. What the decoder reads are the states themselves.",
+            "the context is a mean of the projected keys Uh instead of the states",
+            "U is only for the scores. The context is a mean of the states themselves.",
             _HAND,
         ),
         Misconception(
             lambda query, states, mask, W, U, v: _mix(
                 _energies(query, states, W, U, v).masked_fill(~mask, -math.inf).softmax(-1), states
             ),
-            "nothing is done about a sentence that is all padding",
+            "a sentence that is all padding is not handled",
             "Its softmax is 0/0, and NaN spreads. Such a sentence gets a context of zeros.",
             _MASKS,
         ),
@@ -157,7 +157,7 @@ def _seen(scores: Tensor, centres: Tensor, half_width: float) -> Tensor:
 
 
 def _local(scores: Tensor, centres: Tensor, half_width: int, factor: float = 0.5) -> Tensor:
-    """The right weights, if sigma is ``factor`` times the half width."""
+    """The right weights when sigma is ``factor`` times the half width."""
     return right_softmax(scores, _seen(scores, centres, half_width)) * _bell(scores, centres, factor * half_width)
 
 
@@ -170,8 +170,8 @@ local_weights = Check(
             lambda scores, centres, half_width: (
                 scores.softmax(-1) * _seen(scores, centres, half_width) * _bell(scores, centres, half_width / 2)
             ),
-            "the softmax runs over the whole source, and the window comes after it",
-            "Words outside have then taken their share. The softmax runs within the window.",
+            "the softmax runs over the whole source, and the window is applied after it",
+            "Words outside the window then take a share of the weights. The softmax must run within the window.",
             _WINDOW,
         ),
         Misconception(
@@ -179,20 +179,21 @@ local_weights = Check(
                 _local(scores, centres, half_width)
                 / _local(scores, centres, half_width).sum(-1, keepdim=True).clamp(min=1e-30)
             ),
-            "the weights are divided by their sum in the end",
+            "the weights are normalised again at the end",
             "They sum to less than one. Divided, a single word in the window has weight 1 wherever the centre lies.",
             _WINDOW,
         ),
         Misconception(
             lambda scores, centres, half_width: right_softmax(scores, _seen(scores, centres, half_width)),
             "the Gaussian is missing",
-            "The window's edges jump, so without it the place that is predicted learns nothing.",
+            "The edges of the window are discontinuous, so without the Gaussian the predicted position gets no "
+            "gradient.",
             _WINDOW,
         ),
         Misconception(
             lambda scores, centres, half_width: scores.softmax(-1) * _bell(scores, centres, half_width / 2),
             "there is a Gaussian but no window",
-            "Words further away than the half width are not looked at, and take no share in the softmax.",
+            "Words further away than the half width are masked: they take no share in the softmax.",
             _WINDOW,
         ),
         Misconception(
@@ -212,7 +213,7 @@ local_weights = Check(
                 scores * _bell(scores, centres, half_width / 2), _seen(scores, centres, half_width)
             ),
             "the Gaussian is multiplied with the scores, before the softmax",
-            "A score of less than 0 would grow with the distance. It is the weights that are multiplied.",
+            "A negative score would grow with the distance. Multiply the weights instead.",
             _WINDOW,
         ),
         Misconception(
@@ -221,13 +222,13 @@ local_weights = Check(
                 * _bell(scores, centres, half_width / 2)
             ),
             "the words at the edge of the window are left out",
-            "A word at the distance D is still seen.",
+            "A word at distance D is still inside the window.",
             _WINDOW,
         ),
         Misconception(
             lambda scores, centres, half_width: _local(scores, centres.round(), half_width),
             "the centre is rounded to a word",
-            "A rounded centre jumps, and what jumps passes no gradient.",
+            "Rounding has no gradient, so the centre could not be learned.",
             _WINDOW,
         ),
         Misconception(
@@ -235,14 +236,20 @@ local_weights = Check(
                 scores.masked_fill(~_seen(scores, centres, half_width), -math.inf).softmax(-1)
                 * _bell(scores, centres, half_width / 2)
             ),
-            "nothing is done about a window that sees no word",
+            "a window without any word is not handled",
             "Its softmax is 0/0, and NaN spreads. Such a window gives zeros.",
             _MASKS,
         ),
     ],
     hints=[
-        "The distances are torch.arange(S) - centres[:, None]; a word is seen if the distance is at most half_width.",
-        "First a softmax among the words that are seen; then times exp(−distance² / 2σ²), with σ = half_width / 2.",
-        "A window that lies wholly past the end sees nothing: its weights are zeros, not NaN.",
+        (
+            "The distances are torch.arange(S) - centres[:, None]; a word is in the window if the distance is at "
+            "most half_width."
+        ),
+        (
+            "First a softmax among the words in the window; then multiply by exp(−distance² / 2σ²), with σ = "
+            "half_width / 2."
+        ),
+        "A window that lies completely past the end contains no words: its weights are zeros, not NaN.",
     ],
 )

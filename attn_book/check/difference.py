@@ -1,4 +1,4 @@
-"""How a result differs from what was expected, in a sentence."""
+"""Describes in one sentence how a result differs from what was expected."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import torch
 from torch import Tensor
 
 
-def difference(found: Any, wanted: Any, close: float) -> str | None:
-    """Say how ``found`` differs from ``wanted``: kind, shape, dtype, NaN, then the first entry; None if it does not.
+def difference(result: Any, expected: Any, close: float) -> str | None:
+    """A sentence on how ``result`` differs from ``expected``, or None if it does not.
 
-    Both are tensors, numbers, strings or None, or tuples, lists and dicts of such. Numbers may be off by ``close``, as
-    a share of the greatest entry expected (and of 1, if that is more). A number may come as a tensor of one entry.
+    It compares kind, shape, dtype, NaN and then the entries. Both are tensors, numbers, strings or None, or tuples,
+    lists and dicts of these. ``close`` is the tolerance for numbers, as a share of the greatest expected entry (and of
+    1, if that is larger). A number may come as a tensor of one entry.
     """
-    if found is None and wanted is not None:
+    if result is None and expected is not None:
         return "It returns None. Is there a return?"
-    if isinstance(wanted, Tensor):
-        return _tensors(found, wanted, close)
-    if isinstance(wanted, bool) or not isinstance(wanted, int | float):
-        return _others(found, wanted, close)
-    if isinstance(found, Tensor) and found.numel() == 1:
-        found = found.item()
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return f"It returns {_kind(found)}; expected a number."
-    if found == wanted or (math.isnan(found) and math.isnan(wanted)):
+    if isinstance(expected, Tensor):
+        return _tensors(result, expected, close)
+    if isinstance(expected, bool) or not isinstance(expected, int | float):
+        return _others(result, expected, close)
+    if isinstance(result, Tensor) and result.numel() == 1:
+        result = result.item()
+    if isinstance(result, bool) or not isinstance(result, int | float):
+        return f"It returns {_kind(result)}; expected a number."
+    if result == expected or (math.isnan(result) and math.isnan(expected)):
         return None
-    if abs(found - wanted) <= close * max(1.0, abs(wanted)):
+    if abs(result - expected) <= close * max(1.0, abs(expected)):
         return None
-    return f"It returns {found:.5g}; expected {wanted:.5g}."
+    return f"It returns {result:.5g}; expected {expected:.5g}."
 
 
 def count(number: int, noun: str) -> str:
@@ -38,7 +39,7 @@ def count(number: int, noun: str) -> str:
 
 
 def unchanged(now: Any, then: Any) -> bool:
-    """Whether the tensors in an argument, or in its tuples, lists and dicts, are what they were."""
+    """Whether the tensors in an argument, or in its tuples, lists and dicts, have kept their values."""
     if isinstance(then, Tensor):
         return isinstance(now, Tensor) and now.shape == then.shape and bool(torch.isclose(now, then, 0, 0, True).all())
     if isinstance(then, dict):
@@ -48,53 +49,52 @@ def unchanged(now: Any, then: Any) -> bool:
     return True
 
 
-def _tensors(found: Any, wanted: Tensor, close: float) -> str | None:
-    if not isinstance(found, Tensor):
-        return f"It returns {_kind(found)}; expected a tensor."
-    if found.shape != wanted.shape:
-        return f"The shape is {tuple(found.shape)}; expected {tuple(wanted.shape)}."
-    if found.dtype != wanted.dtype:
-        return f"The dtype is {_dtype(found)}; expected {_dtype(wanted)}."
-    if not wanted.numel():
+def _tensors(result: Any, expected: Tensor, close: float) -> str | None:
+    if not isinstance(result, Tensor):
+        return f"It returns {_kind(result)}; expected a tensor."
+    if result.shape != expected.shape:
+        return f"The shape is {tuple(result.shape)}; expected {tuple(expected.shape)}."
+    if result.dtype != expected.dtype:
+        return f"The dtype is {_dtype(result)}; expected {_dtype(expected)}."
+    if not expected.numel():
         return None
-    found, wanted = found.detach(), wanted.detach()
-    if not wanted.dtype.is_floating_point:
-        apart = found != wanted
+    result, expected = result.detach(), expected.detach()
+    if not expected.dtype.is_floating_point:
+        apart = result != expected
     else:
-        if found.isnan().any() and not wanted.isnan().any():
-            return (
-                f"{int(found.isnan().sum())} of {found.numel()} entries are NaN; the first is {_place(found.isnan())}."
-            )
-        finite = wanted[wanted.isfinite()].abs()
+        if result.isnan().any() and not expected.isnan().any():
+            nan = result.isnan()
+            return f"{int(nan.sum())} of {result.numel()} entries are NaN; the first is {_position(nan)}."
+        finite = expected[expected.isfinite()].abs()
         slack = close * max(1.0, float(finite.max()) if finite.numel() else 1.0)
-        apart = ~torch.isclose(found, wanted, rtol=0.0, atol=slack, equal_nan=True)
+        apart = ~torch.isclose(result, expected, rtol=0.0, atol=slack, equal_nan=True)
     if not apart.any():
         return None
     at = tuple(apart.nonzero()[0].tolist())
-    said = f"{int(apart.sum())} of {found.numel()} entries differ; the first is {_place(apart)}"
-    return f"{said}: {_entry(found, at)}; expected {_entry(wanted, at)}."
+    message = f"{int(apart.sum())} of {result.numel()} entries differ; the first is {_position(apart)}"
+    return f"{message}: {_entry(result, at)}; expected {_entry(expected, at)}."
 
 
-def _others(found: Any, wanted: Any, close: float) -> str | None:
-    if isinstance(wanted, tuple | list):
-        if not isinstance(found, tuple | list):
-            return f"It returns {_kind(found)}; expected {count(len(wanted), 'result')}, as a {type(wanted).__name__}."
-        if len(found) != len(wanted):
-            return f"It returns {count(len(found), 'result')}; expected {len(wanted)}."
-        named = zip([f"result {i}" for i in range(1, len(wanted) + 1)], found, wanted, strict=True)
-    elif isinstance(wanted, dict):
-        if not isinstance(found, dict) or found.keys() != wanted.keys():
-            got = sorted(map(str, found)) if isinstance(found, dict) else _kind(found)
-            return f"It returns {got}; expected a dict with {sorted(map(str, wanted))}."
-        named = zip([f"{key!r}" for key in wanted], [found[key] for key in wanted], wanted.values(), strict=True)
+def _others(result: Any, expected: Any, close: float) -> str | None:
+    if isinstance(expected, tuple | list):
+        if not isinstance(result, tuple | list):
+            number = count(len(expected), "result")
+            return f"It returns {_kind(result)}; expected {number}, as a {type(expected).__name__}."
+        if len(result) != len(expected):
+            return f"It returns {count(len(result), 'result')}; expected {len(expected)}."
+        named = zip([f"result {i}" for i in range(1, len(expected) + 1)], result, expected, strict=True)
+    elif isinstance(expected, dict):
+        if not isinstance(result, dict) or result.keys() != expected.keys():
+            description = sorted(map(str, result)) if isinstance(result, dict) else _kind(result)
+            return f"It returns {description}; expected a dict with {sorted(map(str, expected))}."
+        named = zip([f"{key!r}" for key in expected], [result[key] for key in expected], expected.values(), strict=True)
     else:
-        return (
-            None if type(found) is type(wanted) and found == wanted else f"It returns {found!r}; expected {wanted!r}."
-        )
+        same = type(result) is type(expected) and result == expected
+        return None if same else f"It returns {result!r}; expected {expected!r}."
     for name, one, other in named:
-        said = difference(one, other, close)
-        if said:
-            return f"In {name}: {said[0].lower()}{said[1:]}"
+        message = difference(one, other, close)
+        if message:
+            return f"In {name}: {message[0].lower()}{message[1:]}"
     return None
 
 
@@ -108,7 +108,7 @@ def _dtype(x: Tensor) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
-def _place(where: Tensor) -> str:
+def _position(where: Tensor) -> str:
     at = tuple(where.nonzero()[0].tolist())
     return f"at {list(at)}" if at else "the only one"
 

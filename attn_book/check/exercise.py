@@ -1,4 +1,4 @@
-"""The frame of a check: is the answer right, and if not, which known mistake is it?"""
+"""The frame of a check: whether an answer is right and, if not, which known mistake it makes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = str(Path(__file__).resolve().parents[1])
 
 
 class NotYet(AssertionError):  # noqa: N818 (what it says to the reader)
-    """What a check found. A notebook shows the sentence alone: the reader's mistake is not in our code."""
+    """What a check says about a wrong answer; a notebook shows the message without a traceback through our code."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -28,7 +28,7 @@ class NotYet(AssertionError):  # noqa: N818 (what it says to the reader)
 
 @dataclass(frozen=True)
 class Case:
-    """One input: ``args`` for the answer, and what is special about it, to be read after "on".
+    """One input: ``args`` for the answer, and a ``name`` that says what is special about it and is read after "on".
 
     An ``edge`` is an input that an otherwise right answer may get wrong.
     """
@@ -40,8 +40,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A known wrong answer: what is done wrong, to be read after "This is what comes out when"; what follows from
-    it; and where to read: a page of the book and a heading on it."""
+    """A known wrong ``answer``.
+
+    ``when`` says what is done wrong, read after "This is what comes out when". ``so`` says why it is wrong, and
+    ``read`` names a page of the book and a heading on it.
+    """
 
     answer: Callable[..., Any]
     when: str
@@ -56,23 +59,23 @@ class Inputs:
         self.generator = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int) -> Tensor:
-        """Normal numbers."""
+        """Normally distributed numbers, of this shape."""
         return torch.randn(shape, generator=self.generator)
 
     def uniform(self, *shape: int) -> Tensor:
-        """Numbers from 0 to 1."""
+        """Uniform numbers from 0 to 1, of this shape."""
         return torch.rand(shape, generator=self.generator)
 
     def whole(self, first: int, last: int) -> int:
-        """One whole number, both ends included."""
+        """One integer from ``first`` to ``last``, both included."""
         return int(torch.randint(first, last + 1, (), generator=self.generator))
 
     def ids(self, size: int, *shape: int) -> Tensor:
-        """Whole numbers below ``size``."""
+        """Integers from 0 to ``size`` − 1, of this shape."""
         return torch.randint(size, shape, generator=self.generator)
 
     def mask(self, *shape: int) -> Tensor:
-        """A boolean mask whose rows each have something to see and, if they can, something hidden."""
+        """A boolean mask in which each row has a visible key and, if it has more than one key, a masked one."""
         raw = self.uniform(*shape)
         return ((raw > 0.4) | (raw == raw.amax(-1, keepdim=True))) & (
             (raw != raw.amin(-1, keepdim=True)) | (shape[-1] == 1)
@@ -83,19 +86,21 @@ class Check:
     """The check of one exercise, to be called with the reader's answer.
 
     Args:
-        name: how the exercise calls what is to be written.
+        name: the name of the check in ``attn_book.check``.
+        function: the name of the function or class that the exercise asks for; by default ``name``.
         answer: a right answer.
-        cases: draws inputs; called anew for each check, so that an answer cannot know them.
-        misconceptions: known wrong answers, the likeliest first.
-        hints: from a nudge to nearly the solution.
-        use: how to get a result from an answer and a case's arguments; by default it is called with them.
-        close: by how much a result may be off, as a share of the greatest entry (and of 1, if that is more).
+        cases: draws inputs; called again for each check, so that an answer cannot know them.
+        misconceptions: known wrong answers, the most likely first.
+        hints: from a first idea to almost the solution.
+        use: gets a result from an answer and a case's arguments; by default the answer is called with them.
+        close: the tolerance, as a share of the greatest entry (and of 1, if that is larger).
     """
 
     def __init__(
         self,
         name: str,
         *,
+        function: str = "",
         answer: Callable[..., Any],
         cases: Callable[[Inputs], Iterable[Case]],
         misconceptions: Iterable[Misconception],
@@ -103,7 +108,8 @@ class Check:
         use: Callable[..., Any] | None = None,
         close: float = 1e-4,
     ) -> None:
-        self.name, self.answer, self.cases, self.close = name, answer, cases, close
+        self.name, self.function = name, function or name
+        self.answer, self.cases, self.close = answer, cases, close
         self.misconceptions, self.hints = tuple(misconceptions), tuple(hints)
         self.use = use or (lambda attempt, *args: attempt(*args))
         self.hints_given = 0
@@ -112,79 +118,80 @@ class Check:
         return f"check.{self.name}"
 
     def __call__(self, attempt: Callable[..., Any], *, seed: int | None = None) -> None:
-        """Say that the answer is right.
+        """Print that the answer is right, or raise an error that explains what is wrong.
 
-        ``seed`` chooses the inputs; without it each call draws others.
+        ``seed`` determines the inputs; without it, each call draws others.
 
         Raises:
-            NotYet: the answer is wrong; the message says how.
-            ValueError: ``attempt`` is not a function or a class.
+            NotYet: if the answer is wrong; the message says how.
+            ValueError: if ``attempt`` is not a function or a class.
         """
         self._judge(attempt, seed, edges=True)
 
     def usual(self, attempt: Callable[..., Any], *, seed: int | None = None) -> None:
-        """The same without the edge cases: half of the points, where an exercise is graded.
+        """Check without the edge cases, which gives half of the points where an exercise is graded.
 
         Raises:
-            NotYet, ValueError: as when called.
+            NotYet: if the answer is wrong; the message says how.
+            ValueError: if ``attempt`` is not a function or a class.
         """
         self._judge(attempt, seed, edges=False)
 
     def _judge(self, attempt: Callable[..., Any], seed: int | None, *, edges: bool) -> None:
         if not callable(attempt):
-            raise ValueError(
-                f"attempt: expected what you wrote itself, check.{self.name}({self.name}), got {type(attempt).__name__}"
-            )
+            call = f"check.{self.name}({self.function})"
+            raise ValueError(f"attempt: expected a function or class, as in {call}, got {type(attempt).__name__}")
         drawn = list(self.cases(Inputs(secrets.randbits(31) if seed is None else seed)))
         cases = [case for case in drawn if edges or not case.edge]
-        wanted = [self.use(self.answer, *copy.deepcopy(case.args)) for case in cases]
-        found = [_Outcome.of(self.use, attempt, case) for case in cases]
+        expected = [self.use(self.answer, *copy.deepcopy(case.args)) for case in cases]
+        outcomes = [_Outcome.of(self.use, attempt, case) for case in cases]
         wrong = [
             i
-            for i, (outcome, right) in enumerate(zip(found, wanted, strict=True))
+            for i, (outcome, right) in enumerate(zip(outcomes, expected, strict=True))
             if outcome.changed or outcome.error or difference(outcome.value, right, self.close)
         ]
         if wrong:
-            raise NotYet(self._say(cases, found, wanted, wrong)) from None
+            raise NotYet(self._say(cases, outcomes, expected, wrong)) from None
         left = len(drawn) - len(cases)
         more = f"; the full check has {left} more, and harder" if left else ""
-        print(f"{self.name}: right, on {count(len(cases), 'input')}{more}.")
+        print(f"{self.function}: right, on {count(len(cases), 'input')}{more}.")
 
-    def _say(self, cases: list[Case], found: list[_Outcome], wanted: list[Any], wrong: list[int]) -> str:
+    def _say(self, cases: list[Case], outcomes: list[_Outcome], expected: list[Any], wrong: list[int]) -> str:
         first = wrong[0]
-        head = f"{self.name}: not yet, on {cases[first].name}."
+        head = f"{self.function}: not yet, on {cases[first].name}."
         tail = f"For a hint: check.hint(check.{self.name})." if self.hints else ""
-        known = self._recognise(cases, found, wrong)
-        if found[first].changed:
-            body = (
-                f"It changes its argument {found[first].changed} in place; the caller's tensor is not yours to change."
-            )
+        known = self._recognise(cases, outcomes, wrong)
+        if outcomes[first].changed:
+            body = f"It changes its argument {outcomes[first].changed} in place; leave the caller's tensor as it is."
         elif known:
             page, heading = known.read
             body = f"This is what comes out when {known.when}. {known.so}"
             tail = f"To read: “{heading}” in {page}. {tail}"
-        elif found[first].error:
-            body = found[first].error
+        elif outcomes[first].error:
+            body = outcomes[first].error
         else:
-            body = difference(found[first].value, wanted[first], self.close) or ""
+            body = difference(outcomes[first].value, expected[first], self.close) or ""
             if len(cases) > 1:
                 tail = f"Right on {len(cases) - len(wrong)} of {count(len(cases), 'input')}. {tail}"
         return "\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part)
 
-    def _recognise(self, cases: list[Case], found: list[_Outcome], wrong: list[int]) -> Misconception | None:
-        """The known mistake that gives the same results everywhere; or else where the answer is wrong; or else, if a
-        second mistake shows on the edges, where it is wrong on usual inputs."""
+    def _recognise(self, cases: list[Case], outcomes: list[_Outcome], wrong: list[int]) -> Misconception | None:
+        """The first known mistake that gives the same results as the answer.
+
+        They are compared on all cases; if no mistake fits, on the wrong ones; and if none fits these, perhaps because
+        of a second mistake on the edge cases, on the wrong ones that are not edge cases.
+        """
         usual = [i for i in wrong if not cases[i].edge]
-        for places in (range(len(cases)), wrong, usual):
-            for known in self.misconceptions if places else ():
-                if all(found[i].same(_Outcome.of(self.use, known.answer, cases[i]), self.close) for i in places):
+        for numbers in (range(len(cases)), wrong, usual):
+            for known in self.misconceptions if numbers else ():
+                if all(outcomes[i].same(_Outcome.of(self.use, known.answer, cases[i]), self.close) for i in numbers):
                     return known
         return None
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What an answer did on one case: gave a value, or failed with an error; and which argument it changed."""
+    """What an answer did on one case: its value or its error, and the number of an argument that it changed."""
 
     value: Any = None
     error: str = ""
@@ -196,7 +203,7 @@ class _Outcome:
         given = copy.deepcopy(case.args)
         try:
             value = use(attempt, *given)
-        except Exception as error:  # whatever the reader's code raises is a finding, not a failure of ours
+        except Exception as error:  # any error in the reader's code is a result of the check
             return cls(error=_describe(error), kind=type(error))
         pairs = enumerate(zip(given, case.args, strict=True), 1)
         return cls(value, changed=next((i for i, (now, then) in pairs if not unchanged(now, then)), 0))
@@ -208,7 +215,7 @@ class _Outcome:
 
 
 def _describe(error: BaseException) -> str:
-    """The reader's error in one sentence, with the reader's own line, or with what was noted where it was raised."""
+    """The reader's error in one sentence, with the reader's own line or the notes that the error carries."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_OURS) and "site-packages" not in f.filename]
     at = f" In line {theirs[-1].lineno}: {theirs[-1].line}" if theirs and theirs[-1].line else ""
@@ -217,10 +224,10 @@ def _describe(error: BaseException) -> str:
 
 
 def hint(check: Check) -> None:
-    """Print the next hint of a check; after the last one, begin again.
+    """Print the next hint of a check; after the last one, the first one again.
 
     Raises:
-        ValueError: ``check`` is not one of the checks.
+        ValueError: if ``check`` is not one of the checks.
     """
     if not isinstance(check, Check):
         raise ValueError(f"check: expected one of the checks, like check.dot_product_attention, got {check!r}")

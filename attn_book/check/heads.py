@@ -1,4 +1,4 @@
-"""Checks of chapter 3: the layer, and heads that share their keys."""
+"""Checks of chapter 3: multi-head attention, and grouped-query attention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attn_book.check import zoo
+from attn_book.check import broken_layers
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 from attn_core.multi_head import MultiHeadAttention
@@ -55,16 +55,16 @@ def _layer_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _padding(batch: int, size: int) -> Tensor:
-    """The mask ``(B, 1, 1, size)`` of a whole sentence, a half one, and one of a single word."""
+    """The mask ``(B, 1, 1, size)`` of a full-length sentence, one of half the length, and one of a single word."""
     return (torch.arange(size) < torch.tensor([size, size // 2, 1])[:batch, None])[:, None, None]
 
 
-class _Unfilled(zoo.StepByStep):
+class _Unfilled(broken_layers.StepByStep):
     def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
         return scores.masked_fill(~allowed, -math.inf).softmax(-1)
 
 
-class _ScaledByTheModel(zoo.StepByStep):
+class _ScaledByTheModel(broken_layers.StepByStep):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT / math.sqrt(self.query.out_features)
 
@@ -76,25 +76,26 @@ multi_head = Check(
     use=_use_layer,
     misconceptions=[
         Misconception(
-            zoo.SplitByView,
+            broken_layers.SplitByView,
             "the vectors are cut into heads by a view straight to (B, H, T, D)",
-            "A head then gets a few whole words instead of a slice of every word. Cut first, then swap the axes.",
+            "A head then gets a few complete words instead of a slice of every word. Cut first, then swap the axes.",
             _HEADS,
         ),
         Misconception(
-            zoo.MergeByView,
+            broken_layers.MergeByView,
             "the heads are joined by a view straight to (B, T, C)",
             "Each vector is then put together from pieces of several words. Swap the axes back first.",
             _HEADS,
         ),
         Misconception(
-            zoo.HeadsOfSizeOne,
+            broken_layers.HeadsOfSizeOne,
             "there are as many heads as the vectors have entries",
-            "The number of heads is taken from the size of the model. A head of size 1 can hardly ask anything.",
+            "The number of heads is taken from the size of the model. A head of size 1 is too small for a useful "
+            "query.",
             _BUG,
         ),
         Misconception(
-            zoo.Unscaled,
+            broken_layers.Unscaled,
             "the scores are not divided by √D",
             "They grow with the size of the heads, and the softmax turns into a choice of one.",
             _SCALE,
@@ -102,55 +103,59 @@ multi_head = Check(
         Misconception(
             _ScaledByTheModel,
             "the scores are divided by √C, the root of the model's size",
-            "A score is a product of D entries, those of one head.",
+            "A score is a dot product of D entries, those of one head.",
             _HEADS,
         ),
         Misconception(
-            zoo.SoftmaxOverQueries,
+            broken_layers.SoftmaxOverQueries,
             "the softmax runs over the queries instead of the keys",
-            "A query's weights add up to one; a key has nothing to share out.",
+            "The weights of a query must add up to one, and not those of a key.",
             _ROLES,
         ),
         Misconception(
-            zoo.InvertedMask,
-            "the mask is read the other way round",
-            "Here True means: may be looked at. In nn.MultiheadAttention it means the opposite.",
+            broken_layers.InvertedMask,
+            "the mask is interpreted the other way round",
+            "In this book, True means that attention is allowed. In nn.MultiheadAttention it means the opposite.",
             _MASKS,
         ),
         Misconception(
-            zoo.MaskAfterSoftmax,
+            broken_layers.MaskAfterSoftmax,
             "the mask is multiplied in after the softmax",
-            "What is hidden has already taken its share of the weights.",
+            "The masked keys have already taken their share of the weights.",
             _MASKS,
         ),
         Misconception(
-            zoo.MaskOfAnotherSentence,
+            broken_layers.MaskOfAnotherSentence,
             "the mask is repeated for the heads in the wrong order",
-            "A sentence then gets the padding of another. With (B, 1, 1, S) nothing need be repeated.",
+            "A sentence then gets the padding of another. A mask (B, 1, 1, S) broadcasts over the heads without "
+            "a repeat.",
             _HEADS,
         ),
         Misconception(
-            zoo.CausalOffByOne,
+            broken_layers.CausalOffByOne,
             "the causal mask begins one diagonal too high",
-            "Each word then sees the one after it.",
+            "Each word then attends to the one after it.",
             _USES,
         ),
         Misconception(
-            zoo.CausalWhileTraining,
-            "the future is hidden in training mode only",
-            "What is measured in evaluation then comes from a layer that reads ahead.",
+            broken_layers.CausalWhileTraining,
+            "the causal mask is applied only in training mode",
+            "In evaluation mode the layer then attends to later words.",
             _USES,
         ),
         Misconception(
             _Unfilled,
-            "nothing is done about a query that may look at nothing",
-            "Its softmax is 0/0, and NaN spreads. Its heads find zeros.",
+            "a query without any key to attend to is not handled",
+            "Its softmax is 0/0, and NaN spreads. Its heads should return zeros.",
             _MASKS,
         ),
     ],
     hints=[
         "Project, split, attend, merge, project. To split: x.unflatten(-1, (H, -1)).transpose(1, 2).",
-        "The scores are (B, H, T, S), so a mask (B, 1, 1, S) broadcasts. If causal, hide the future too, by tril.",
+        (
+            "The scores are (B, H, T, S), so a mask (B, 1, 1, S) broadcasts. If causal, mask the later keys too, "
+            "with tril."
+        ),
         "To merge: out.transpose(1, 2).flatten(2). Rows of weights without any True in the mask are filled with zeros.",
     ],
 )
@@ -165,12 +170,12 @@ def _grouped_cases(draw: Inputs) -> Iterator[Case]:
     q, mask = draw.normal(batch, groups * share, queries, size), draw.mask(batch, 1, queries, keys)
     k, v = draw.normal(batch, groups, keys, size), draw.normal(batch, groups, keys, size + 1)
     every = torch.ones_like(mask)
-    yield Case(f"{groups * share} heads that share {groups}, nothing hidden", (q, k, v, every))
+    yield Case(f"{groups * share} heads that share {groups}, without a mask", (q, k, v, every))
     yield Case(f"{groups * share} heads that share {groups}, with a mask", (q, k, v, mask))
     yield Case("multi-query attention", (q, k[:, :1], v[:, :1], mask), edge=True)
-    yield Case("as many heads of keys as of queries", (q[:, :groups], k, v, mask), edge=True)
+    yield Case("as many key-value heads as query heads", (q[:, :groups], k, v, mask), edge=True)
     hidden = mask & (torch.arange(queries) > 0)[:, None]
-    yield Case("a query that may look at nothing", (q, k, v, hidden), edge=True)
+    yield Case("a query without any key to attend to", (q, k, v, hidden), edge=True)
 
 
 def _in_turn(q: Tensor, x: Tensor) -> Tensor:
@@ -197,7 +202,7 @@ grouped_attention = Check(
     misconceptions=[
         Misconception(
             lambda q, k, v, mask: _grouped(q, _in_turn(q, k), _in_turn(q, v), mask),
-            "the query heads take the heads of keys in turn",
+            "the query heads take the key-value heads in turn",
             "A group is H / G query heads side by side: repeat_interleave, not repeat.",
             _FEWER,
         ),
@@ -209,20 +214,20 @@ grouped_attention = Check(
         ),
         Misconception(
             lambda q, k, v, mask: _grouped(q, k[:, :1], v[:, :1], mask),
-            "all heads read the first head of keys and values",
+            "all heads use the first key-value head",
             "That is multi-query attention, G = 1.",
             _FEWER,
         ),
         Misconception(
             lambda q, k, v, mask: _grouped(q, k.mean(1, keepdim=True), v.mean(1, keepdim=True), mask),
-            "the heads of keys and values are averaged",
-            "Each group reads its own.",
+            "the key-value heads are averaged",
+            "Each group has its own keys and values.",
             _FEWER,
         ),
         Misconception(
             lambda q, k, v, mask: _grouped(q[:, : k.shape[1]], k, v, mask),
-            "only as many query heads answer as there are heads of keys",
-            "All H of them ask. What they share are the keys and values.",
+            "there are only as many query heads as key-value heads",
+            "There are H query heads. Only the keys and values are shared.",
             _FEWER,
         ),
         Misconception(
@@ -233,19 +238,19 @@ grouped_attention = Check(
         ),
         Misconception(
             lambda q, k, v, mask: _grouped(q, k, v, ~mask),
-            "the mask is read the other way round",
-            "Here True means: may be looked at.",
+            "the mask is interpreted the other way round",
+            "In this book, True means that a query may attend to the key.",
             _MASKS,
         ),
         Misconception(
             lambda q, k, v, mask: (_scores(q, k).softmax(-1) * mask) @ _values(q, v),
             "the mask is multiplied in after the softmax",
-            "What is hidden has already taken its share of the weights.",
+            "The masked keys have already taken their share of the weights.",
             _MASKS,
         ),
         Misconception(
             lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-1) @ _values(q, v),
-            "nothing is done about a query that may look at nothing",
+            "a query without any key to attend to is not handled",
             "Its softmax is 0/0, and NaN spreads. Such a query gets zeros.",
             _MASKS,
         ),

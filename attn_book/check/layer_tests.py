@@ -1,8 +1,8 @@
 """Ten tests that catch real attention bugs; and the shape test, which catches none of them.
 
-Each takes ``make``, called as ``make(model_dim, num_heads)``, and raises AssertionError, with what it saw, where the
-layer is wrong. The layer is called as ``layer(queries, keys, mask=…, causal=…)``, like ``MultiHeadAttention``: keys
-are the values too, by default the queries, and a mask is True where one may attend. Some tests set the weights of its
+Each takes ``make``, called as ``make(model_dim, num_heads)``, and raises an AssertionError that says what is wrong with
+the layer. The layer is called as ``layer(queries, keys, mask=…, causal=…)``, like ``MultiHeadAttention``: the keys are
+the values too, by default the queries, and a mask is True where a query may attend. Some tests set the weights of its
 four projections ``query``, ``key``, ``value`` and ``out``, which are ``nn.Linear``.
 """
 
@@ -36,8 +36,8 @@ def causal_sees_the_past_and_no_more(make: Make) -> None:
     for mode in (True, False):
         layer, x = _layer(make).train(mode), _draw(2, 6, MODEL_DIM).requires_grad_()
         for t in range(6):
-            asked = layer(x, causal=True)[:, t].pow(2).sum() + 0 * x.sum()  # defined even if the layer drops x
-            (gradient,) = torch.autograd.grad(asked, x)
+            output = layer(x, causal=True)[:, t].pow(2).sum() + 0 * x.sum()  # defined even if the layer drops x
+            (gradient,) = torch.autograd.grad(output, x)
             depends = gradient.abs().amax((0, 2)) > 0
             where = f"output {t} in {'training' if mode else 'evaluation'} mode"
             assert not depends[t + 1 :].any(), f"{where} depends on inputs {depends.nonzero().flatten().tolist()}"
@@ -63,23 +63,23 @@ def sentences_stay_apart(make: Make) -> None:
     """A sentence's outputs do not depend on what else is in the batch, nor on how long that is."""
     layer, x = _layer(make), _draw(3, 6, MODEL_DIM)
     other = torch.cat([x[:1], _draw(2, 6, MODEL_DIM, seed=1)])
-    found, wanted = layer(other, mask=_mask(6, 1, 5))[0], layer(x, mask=_mask(6, 6, 6))[0]
-    _same(found, wanted, "other neighbours in the batch give a sentence other outputs")
+    out, alone = layer(other, mask=_mask(6, 1, 5))[0], layer(x, mask=_mask(6, 6, 6))[0]
+    _same(out, alone, "other neighbours in the batch give a sentence other outputs")
 
 
 def a_match_is_fetched(make: Make) -> None:
     """With sharp scores each query fetches the one key that it matches, also where two queries want the same."""
     layer = _identity(make)
     keys = 8 * torch.eye(MODEL_DIM // HEADS).repeat(1, HEADS)[None]  # each head sees the whole one-hot code
-    wanted = keys[:, [2, 0, 0, 3, 1, 2]]
-    _same(layer(wanted, keys), wanted, "queries do not get the values of the keys that they match", close=0.05)
+    matches = keys[:, [2, 0, 0, 3, 1, 2]]
+    _same(layer(matches, keys), matches, "queries do not get the values of the keys that they match", close=0.05)
 
 
 def weights_add_up(make: Make) -> None:
     """Five copies of a token, two of them hidden, tell a query no more than one copy does."""
     layer, x, token = _layer(make), _draw(2, 3, MODEL_DIM), _draw(2, 1, MODEL_DIM, seed=1)
-    found = layer(x, token.repeat(1, 5, 1), mask=torch.tensor([True, True, False, True, False]))
-    _same(found, layer(x, token), "copies of one token give another output than the token: the weights are not a mean")
+    copies = layer(x, token.repeat(1, 5, 1), mask=torch.tensor([True, True, False, True, False]))
+    _same(copies, layer(x, token), "copies of one token give another output than the token: the weights are not a mean")
 
 
 def scores_keep_their_scale(make: Make) -> None:
@@ -104,7 +104,7 @@ def heads_have_their_size(make: Make) -> None:
     out = layer(queries, keys)
     _same(out[..., 1], out[..., 0], "two entries of one head are weighted differently: its size is not C / H")
     apart = (out[..., size] - out[..., 0]).abs().max()
-    assert apart > 1e-3, "two entries of different heads are weighted alike: there are fewer heads than asked for"
+    assert apart > 1e-3, "two entries of different heads are weighted alike: there are fewer heads than requested"
 
 
 def noise_stays_noise(make: Make) -> None:
@@ -144,17 +144,17 @@ TESTS = (
 
 
 def symptoms(make: Make) -> dict[str, str | None]:
-    """Every test's finding about a layer, by the test's name: None where it passes, else what it saw."""
-    found: dict[str, str | None] = {}
+    """The result of every test on a layer, by the test's name: None if it passes, otherwise what is wrong."""
+    findings: dict[str, str | None] = {}
     for test in (shapes_are_right, *TESTS):
         try:
             test(make)
-            found[test.__name__] = None
-        except Exception as error:  # a layer that fails in its own way has failed, and says how
-            found[test.__name__] = (
+            findings[test.__name__] = None
+        except Exception as error:  # any other error of the layer is a failure too
+            findings[test.__name__] = (
                 str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
             )
-    return found
+    return findings
 
 
 class _LanguageModel(nn.Module):
@@ -163,7 +163,7 @@ class _LanguageModel(nn.Module):
         self.embedding = nn.Embedding(size, MODEL_DIM)
         self.layer = layer
         logits = nn.Linear(64, size)
-        # Small first logits: every token is then as likely as any other, and the first loss is ln V.
+        # With small first logits all tokens are almost equally likely, and the first loss is ln V.
         nn.init.normal_(logits.weight, std=0.01)
         nn.init.zeros_(logits.bias)
         self.feed_forward = nn.Sequential(nn.Linear(MODEL_DIM, 64), nn.ReLU(), logits)
@@ -180,7 +180,7 @@ def _language_model(make: Make, size: int) -> _LanguageModel:
 
 
 def _step(model: nn.Module, tokens: Tensor, optimizer: torch.optim.Optimizer, *, last: int = 0) -> float:
-    """One step on the loss of the ``last`` next tokens, or of all of them; the loss before it."""
+    """One training step on the loss of the ``last`` next tokens, or of all; returns the loss before the step."""
     loss = functional.cross_entropy(model(tokens[:, :-1])[:, -last:].flatten(0, 1), tokens[:, 1:][:, -last:].flatten())
     optimizer.zero_grad()
     loss.backward()
@@ -197,7 +197,7 @@ def _layer(make: Make, model_dim: int = MODEL_DIM, heads: int = HEADS) -> Any:
 
 @torch.no_grad()
 def _identity(make: Make, model_dim: int = MODEL_DIM, heads: int = HEADS) -> Any:
-    """A layer whose projections change nothing."""
+    """A layer whose projections are the identity."""
     layer = _layer(make, model_dim, heads)
     for name in ("query", "key", "value", "out"):
         projection = getattr(layer, name)
@@ -212,10 +212,10 @@ def _draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def _mask(size: int, *lengths: int) -> Tensor:
-    """The padding mask of three sentences, the first of them whole."""
+    """The padding mask of sentences with these lengths, after a first one of full length."""
     return masks.padding(torch.tensor([size, *lengths]), size)
 
 
-def _same(found: Tensor, wanted: Tensor, message: str, *, close: float = CLOSE) -> None:
-    off = (found - wanted).abs().max().item()
+def _same(result: Tensor, expected: Tensor, message: str, *, close: float = CLOSE) -> None:
+    off = (result - expected).abs().max().item()
     assert off <= close, f"{message} (by up to {off:.2g})"

@@ -1,4 +1,4 @@
-"""Checks of chapter 7: features from a series, a state that fades, a state that is read on."""
+"""Checks of chapter 7: features from a Taylor series, a decaying state in chunks, and a state that is continued."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _series_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _products(features: Callable[[Tensor], Tensor], q: Tensor, k: Tensor) -> Tensor:
-    """The kernel of all pairs, so that features may come in any order."""
+    """The kernel of all pairs, which does not depend on the order of the features."""
     return features(q) @ features(k).mT
 
 
@@ -52,7 +52,7 @@ series = Check(
         Misconception(
             lambda x: _series(x, square=0.5),
             "the products of two entries are divided by 2 instead of √2",
-            "Query and key both bring the factor, so it counts squared: a quarter instead of a half.",
+            "Query and key both have the factor, so it counts squared: a quarter instead of a half.",
             _BRACKETS,
         ),
         Misconception(
@@ -64,19 +64,19 @@ series = Check(
         Misconception(
             lambda x: _series(x, constant=0.0),
             "the constant 1 is missing",
-            "It is a feature as well: the same for every vector.",
+            "The constant is a feature as well, the same for every vector.",
             _BRACKETS,
         ),
         Misconception(
             lambda x: _series(x, linear=0.0),
             "the entries themselves are missing",
-            "They make the middle term, q·k.",
+            "They give the middle term, q·k.",
             _BRACKETS,
         ),
         Misconception(
             lambda x: _series(x / x.shape[-1] ** 0.25),
             "the vectors are divided by the fourth root of D first",
-            "That is right where √D belongs to the score. Here the kernel of q·k itself was asked for.",
+            "That is right if the score is divided by √D, but this kernel is of q·k itself.",
             _OTHER,
         ),
     ],
@@ -96,9 +96,9 @@ def _decay_cases(draw: Inputs) -> Iterator[Case]:
     for name, words in (("three chunks", 3 * chunk), ("a last chunk that is shorter", 4 * chunk + 2)):
         yield Case(name, (*_words(draw, words, size), 0.7 + 0.2 * float(draw.uniform()), chunk))
     q, k, v = _words(draw, 3 * chunk, size)
-    yield Case("a state that does not fade", (q, k, v, 1.0, chunk), edge=True)
+    yield Case("a state that does not decay", (q, k, v, 1.0, chunk), edge=True)
     yield Case("chunks of one word", (q, k, v, 0.8, 1), edge=True)
-    yield Case("one long chunk and a state that fades fast", (*_words(draw, 300, size), 0.5, 400), edge=True)
+    yield Case("one long chunk and a state that decays fast", (*_words(draw, 300, size), 0.5, 400), edge=True)
 
 
 def _words(draw: Inputs, words: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,7 +108,7 @@ def _words(draw: Inputs, words: int, size: int) -> tuple[Tensor, Tensor, Tensor]
 def _chunked(  # type: ignore[no-untyped-def]
     q: Tensor, k: Tensor, v: Tensor, gamma: float, size: int, *, late=0, forget=1.0, mask=None, old=1.0, left=1
 ) -> Tensor:
-    """Right as it stands; each option is a way to get one factor wrong."""
+    """The right answer with the default options; each option gets one factor wrong."""
     state, outputs = torch.zeros(k.shape[1], v.shape[1]), []
     for a, b, c in zip(q.split(size), k.split(size), v.split(size), strict=True):
         steps = torch.arange(1, len(a) + 1)[:, None]
@@ -131,33 +131,33 @@ by_chunks = Check(
     misconceptions=[
         Misconception(
             lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, old=0.0),
-            "a chunk does not read the state that enters it",
-            "Then each chunk is a text of its own, and nothing is handed on.",
+            "a chunk does not use the state that enters it",
+            "Then each chunk is a separate text, and no information passes from one chunk to the next.",
             _STATE,
         ),
         Misconception(
             lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, late=1),
-            "the state that enters reaches the first word of a chunk without fading",
-            "It fades once with every word, and with the first one too: by γ to the power of i, from 1.",
+            "the incoming state reaches the first word of a chunk without decaying",
+            "The state decays once per word, including the first: by γ to the power of i, counted from 1.",
             _STATE,
         ),
         Misconception(
             lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, forget=0.0),
-            "the old state does not fade while a chunk is read",
+            "the old state does not decay while a chunk is read",
             "A chunk of n words shrinks it by γⁿ.",
             _STATE,
         ),
         Misconception(
             lambda q, k, v, gamma, size: _chunked(q, k, v, gamma, size, left=0),
-            "the words of a chunk enter the state without fading",
-            "By the end of the chunk each has faded once for every word after it.",
+            "the words of a chunk enter the state without decaying",
+            "By the end of the chunk, each has decayed once for every word after it.",
             _STATE,
         ),
         Misconception(
             lambda q, k, v, gamma, size: _chunked(
                 q, k, v, gamma, size, mask=lambda steps, gamma: (steps >= steps.T).float()
             ),
-            "within a chunk nothing fades",
+            "nothing decays within a chunk",
             "The mask holds γ to the power of i − j where it held ones.",
             _STATE,
         ),
@@ -165,8 +165,8 @@ by_chunks = Check(
             lambda q, k, v, gamma, size: _chunked(
                 q, k, v, gamma, size, mask=lambda steps, gamma: gamma ** (steps - steps.T).abs()
             ),
-            "within a chunk words read later words too",
-            "A state holds what came before: where j is later than i, the mask is 0.",
+            "within a chunk, words attend to later words too",
+            "A state holds only earlier words: where j is later than i, the mask is 0.",
             _STATE,
         ),
         Misconception(
@@ -196,8 +196,8 @@ def _state_cases(draw: Inputs) -> Iterator[Case]:
     state = before.T @ draw.normal(9, size), before.sum(0)
     fresh = torch.zeros(features, size), torch.zeros(features)
     yield Case("a text from its beginning", (by_query, by_key, v, *fresh))
-    yield Case("a text that goes on", (by_query, by_key, v, *state))
-    yield Case("a single word that goes on", (by_query[:1], by_key[:1], v[:1], *state), edge=True)
+    yield Case("a continued text", (by_query, by_key, v, *state))
+    yield Case("a single word that continues a text", (by_query[:1], by_key[:1], v[:1], *state), edge=True)
     yield Case("a single word at the beginning", (by_query[:1], by_key[:1], v[:1], *fresh), edge=True)
 
 
@@ -227,26 +227,27 @@ read_on = Check(
     misconceptions=[
         Misconception(
             lambda a, b, v, S, z: _read(a, b, v, S, z, own=False),
-            "a word reads the state before its own key has been added",
-            "A word sees itself, as under a causal mask; the first one would else have nothing to read.",
+            "the state is read before the word's own key has been added",
+            "A word attends to itself, as under a causal mask; otherwise the first word would have nothing to "
+            "attend to.",
             _STATE,
         ),
         Misconception(
             _all_at_once,
             "all keys are added before the first word reads",
-            "Then every word reads the whole text, later words included.",
+            "Then every word attends to the whole text, later words included.",
             _STATE,
         ),
         Misconception(
             lambda a, b, v, S, z: _read(a, b, v, torch.zeros_like(S), torch.zeros_like(z)),
             "the state that is given is not used",
-            "It holds everything that was read before.",
+            "It holds all the earlier words.",
             _STATE,
         ),
         Misconception(
             lambda a, b, v, S, z: _read(a, b, v, S, torch.zeros_like(z)),
-            "z starts at zero instead of where it was left",
-            "S and z belong together: what was added to one was added to the other.",
+            "z starts at zero instead of the given z",
+            "S and z belong together: each word is added to both.",
             _STATE,
         ),
         Misconception(
@@ -257,14 +258,14 @@ read_on = Check(
         ),
         Misconception(
             lambda a, b, v, S, z: (_read(a, b, v, S, z)[0], S, z),
-            "the old state is handed back",
-            "Whoever goes on from it would miss these words.",
+            "the old state is returned",
+            "A continuation from it would miss these words.",
             _STATE,
         ),
         Misconception(
             lambda a, b, v, S, z: (_read(a, b, v, S, z)[0], b.T @ v, b.sum(0)),
-            "the state that is handed back holds these words alone",
-            "It must hold what was there before as well.",
+            "the returned state holds only these words",
+            "It must hold the earlier words as well.",
             _STATE,
         ),
     ],

@@ -1,4 +1,4 @@
-"""Checks of chapter 9: images that find their captions, captions that come twice, colours that are exchanged."""
+"""Checks of chapter 9: the contrastive loss, its smallest value with repeated captions, and exchanged colours."""
 
 from __future__ import annotations
 
@@ -50,20 +50,21 @@ def _by_exponentials(images: Tensor, texts: Tensor, temperature: float) -> Tenso
 
 
 clip_loss = Check(
-    "contrastive_loss",
+    "clip_loss",
+    function="contrastive_loss",
     answer=lambda images, texts, temperature: right_loss(_cosines(images, texts) / temperature),
     cases=_pair_cases,
     misconceptions=[
         Misconception(
             lambda images, texts, temperature: _one_way(_cosines(images, texts) / temperature),
-            "only the images look for their captions",
-            "The captions look for their images too: a softmax along each row, and one along each column.",
+            "only the images are matched to captions",
+            "The captions are matched to images too: one softmax along each row, and one along each column.",
             _SPACE,
         ),
         Misconception(
             lambda images, texts, temperature: _one_way(_cosines(images, texts).T / temperature),
-            "only the captions look for their images",
-            "The images look for their captions too: a softmax along each column, and one along each row.",
+            "only the captions are matched to images",
+            "The images are matched to captions too: one softmax along each column, and one along each row.",
             _SPACE,
         ),
         Misconception(
@@ -74,8 +75,8 @@ clip_loss = Check(
         ),
         Misconception(
             lambda images, texts, temperature: right_loss(images @ texts.T / temperature),
-            "the vectors are not brought to length 1",
-            "Only directions shall count, or a model could lower its loss by longer vectors alone.",
+            "the vectors are not normalised to length 1",
+            "Only directions should count; otherwise a model could lower its loss with longer vectors.",
             _SPACE,
         ),
         Misconception(
@@ -92,15 +93,18 @@ clip_loss = Check(
         ),
         Misconception(
             _by_exponentials,
-            "exponentials are divided by their sums without care",
+            "exponentials are divided by their sums directly",
             "At a low temperature e to the power of a logit overflows. cross_entropy and log_softmax do not.",
             _SPACE,
         ),
     ],
     hints=[
-        "Unit vectors first: functional.normalize(images, dim=-1). Then all products, divided by the temperature.",
+        (
+            "Unit vectors first: functional.normalize(images, dim=-1). Then take all dot products, divided by "
+            "the temperature."
+        ),
         "Row i's right answer is column i: functional.cross_entropy(logits, torch.arange(n)).",
-        "The same once more with logits.T, and the mean of the two.",
+        "Do the same with logits.T, and take the mean of the two.",
     ],
 )
 
@@ -132,7 +136,7 @@ floor = Check(
         Misconception(
             lambda captions: _equal(captions).mean().log(),
             "the logarithm is taken of the mean number of equal captions",
-            "Each picture loses the logarithm of its own number; the mean comes last.",
+            "The loss of each picture is the logarithm of its own number of equal captions; the mean comes last.",
             _SPACE,
         ),
         Misconception(
@@ -146,7 +150,7 @@ floor = Check(
                 [n.log() for n in captions.unique(dim=0, return_counts=True)[1].float()]
             ).mean(),
             "each different caption is counted once",
-            "The loss is a mean over pictures: a caption that came three times counts three times.",
+            "The loss is a mean over pictures: a caption that occurs three times counts three times.",
             _SPACE,
         ),
         Misconception(
@@ -203,12 +207,12 @@ def _object(colour: str, shape: str) -> tuple[str, str, str]:
 def _scene(
     caption: tuple[str, ...], take: tuple[int, int], *, mend: tuple[bool, bool] = (True, True)
 ) -> tuple[str, ...]:
-    """The caption with words of these two places put at the colours' places, and the articles mended."""
+    """The caption with the words at two given positions in place of the colours, and the articles corrected."""
     words = list(caption)
-    for place, source, right in zip((1, -2), take, mend, strict=True):
-        words[place] = caption[source]
+    for position, source, right in zip((1, -2), take, mend, strict=True):
+        words[position] = caption[source]
         if right:
-            words[place - 1] = "an" if caption[source] == "orange" else "a"
+            words[position - 1] = "an" if caption[source] == "orange" else "a"
     return tuple(words)
 
 
@@ -232,24 +236,24 @@ exchanged = Check(
         Misconception(
             lambda caption: (*caption[:2], caption[-1], *caption[3:-1], caption[2]),
             "the shapes are exchanged",
-            "The colours were to change places, and the shapes to stay.",
+            "Exchange the colours, and leave the shapes.",
             _SENTENCE,
         ),
         Misconception(
             lambda caption: (*caption[-3:], *caption[3:-3], *caption[:3]),
-            "the objects change places, shapes and all",
-            "That is another picture: the colours alone were to change places.",
+            "the whole objects are exchanged, with their shapes",
+            "That describes another picture: exchange only the colours.",
             _SENTENCE,
         ),
         Misconception(
             lambda caption: _scene(caption, (-2, 1), mend=(True, False)),
-            "only the first article is mended",
+            "only the first article is corrected",
             "Both objects have a new colour, so both articles may be wrong.",
             _SENTENCE,
         ),
     ],
     hints=[
-        "Find the two places at which a colour stands, and exchange the words there.",
+        "Find the positions of the two colours, and exchange the words at these positions.",
         "The article is the word before a colour: an before orange, a before all others.",
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks of chapter 1: weights of a kernel, a thermostat, the first attention."""
+"""Checks of chapter 1: weights from a kernel, a temperature for a given entropy, and dot-product attention."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ edge_weights = Check(
         Misconception(
             _bump,
             "the kernel is not divided by its sum over the keys",
-            "The weights of a query must add up to one, or the estimate is no mean.",
+            "The weights of a query must add up to one; otherwise the estimate is not a mean.",
             _AVERAGE,
         ),
         Misconception(
             lambda queries, keys, width: _share(_bump(queries, keys, width), 0),
             "the sum for the division runs over the queries instead of the keys",
-            "Then each key has one unit to give away, and a query's weights do not add up to one.",
+            "Then the weights of each key add up to one, and those of a query do not.",
             _AVERAGE,
         ),
         Misconception(
             lambda queries, keys, width: _share(1 - ((queries[:, None] - keys) / width) ** 2),
-            "what lies below zero is not cut off",
-            "The parabola goes on below zero: readings far away get negative weights.",
+            "negative values are not set to zero",
+            "The parabola continues below zero, so distant readings get negative weights.",
             _AVERAGE,
         ),
         Misconception(
@@ -72,7 +72,7 @@ edge_weights = Check(
         Misconception(
             lambda queries, keys, width: _share(_bump(queries * width, keys * width, width)),
             "the distance is not divided by the width",
-            "The width says how far a reading still counts.",
+            "The width sets how far away a reading may be to count.",
             _AVERAGE,
         ),
         Misconception(
@@ -84,7 +84,7 @@ edge_weights = Check(
     ],
     hints=[
         "queries[:, None] - keys holds every distance: one row for each query.",
-        "tensor.clamp(min=0) cuts off what is below zero.",
+        "tensor.clamp(min=0) sets negative values to zero.",
         "Divide by the sum over the last axis, with keepdim=True.",
     ],
 )
@@ -98,19 +98,19 @@ def _entropy(scores: Tensor) -> Tensor:
     return -(log.exp() * log).sum(-1)
 
 
-def _bisect(scores: Tensor, wanted: float, entropy=_entropy) -> float:  # type: ignore[no-untyped-def]
+def _bisect(scores: Tensor, target: float, entropy=_entropy) -> float:  # type: ignore[no-untyped-def]
     low, high = 0.0, 100.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if entropy(middle * scores).mean() > wanted else (low, middle)
+        low, high = (middle, high) if entropy(middle * scores).mean() > target else (low, middle)
     return middle
 
 
 def _temperature_cases(draw: Inputs) -> Iterator[Case]:
     for spread in (1.0, 9.0):
         keys = draw.whole(8, 20)
-        wanted = math.log(keys) * (0.3 + 0.4 * float(draw.uniform()))
-        yield Case(f"scores of spread {spread:g}", (spread * draw.normal(draw.whole(20, 40), keys), wanted))
+        target = math.log(keys) * (0.3 + 0.4 * float(draw.uniform()))
+        yield Case(f"scores of spread {spread:g}", (spread * draw.normal(draw.whole(20, 40), keys), target))
     yield Case("scores of spread 0.1", (0.1 * draw.normal(30, 12), 0.6 * math.log(12)), edge=True)
 
 
@@ -121,37 +121,37 @@ find_beta = Check(
     close=1e-3,
     misconceptions=[
         Misconception(
-            lambda scores, wanted: 1 / _bisect(scores, wanted),
+            lambda scores, target: 1 / _bisect(scores, target),
             "the temperature is returned instead of its inverse",
             "β multiplies the scores; the temperature divides them.",
             _SCALE,
         ),
         Misconception(
-            lambda scores, wanted: 100.0,
-            "the search always goes up",
-            "The entropy falls as β grows: if it is still above what is wanted, β is too small.",
+            lambda scores, target: 100.0,
+            "the search always increases β",
+            "The entropy falls as β grows: if it is still above the target, β is too small.",
             _SCALE,
         ),
         Misconception(
-            lambda scores, wanted: 0.0,
-            "the search always goes down",
-            "The entropy falls as β grows: if it is below what is wanted, β is too large, and only then.",
+            lambda scores, target: 0.0,
+            "the search always decreases β",
+            "The entropy falls as β grows: if it is below the target, β is too large, and only then.",
             _SCALE,
         ),
         Misconception(
-            lambda scores, wanted: _bisect(scores, wanted / math.log2(math.e)),
+            lambda scores, target: _bisect(scores, target / math.log2(math.e)),
             "the entropy is measured in bits",
-            "Nats were asked for: use the natural logarithm.",
+            "The entropy is in nats: use the natural logarithm.",
             _SCALE,
         ),
         Misconception(
-            lambda scores, wanted: _bisect(scores[:1], wanted),
-            "only the first row's entropy is looked at",
-            "What is wanted is the mean over all rows.",
+            lambda scores, target: _bisect(scores[:1], target),
+            "only the entropy of the first row is used",
+            "The target is for the mean over all rows.",
             _SCALE,
         ),
         Misconception(
-            lambda scores, wanted: _bisect(scores, wanted, lambda x: _entropy(x.mT)),
+            lambda scores, target: _bisect(scores, target, lambda x: _entropy(x.mT)),
             "the softmax runs over the queries instead of the keys",
             "Each row has an entropy: softmax over the last axis.",
             _SCALE,
@@ -177,9 +177,10 @@ def _attention_cases(draw: Inputs) -> Iterator[Case]:
     )
     every = torch.ones(batch, queries, keys, dtype=torch.bool)
     mask = draw.mask(batch, queries, keys)
-    yield Case("inputs with nothing hidden", (q, k, v, every))
+    yield Case("inputs without a mask", (q, k, v, every))
     yield Case("inputs with a mask", (q, k, v, mask))
-    yield Case("a query that may look at nothing", (q, k, v, mask & (torch.arange(queries) > 0)[:, None]), edge=True)
+    without = mask & (torch.arange(queries) > 0)[:, None]
+    yield Case("a query without any key to attend to", (q, k, v, without), edge=True)
     yield Case("large scores", (20 * q, 20 * k, v, mask), edge=True)
 
 
@@ -192,7 +193,8 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 
 
 dot_product_attention = Check(
-    "attention",
+    "dot_product_attention",
+    function="attention",
     answer=_mixed,
     cases=_attention_cases,
     misconceptions=[
@@ -216,38 +218,38 @@ dot_product_attention = Check(
         ),
         Misconception(
             lambda q, k, v, mask: _mixed(q, k, v, ~mask),
-            "the mask is read the other way round",
-            "Here True means: may be looked at.",
+            "the mask is interpreted the other way round",
+            "In this book, True means that a query may attend to the key.",
             _MASKS,
         ),
         Misconception(
             lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-2).nan_to_num(0.0) @ v,
             "the softmax runs over the queries instead of the keys",
-            "A query's weights add up to one; a key has nothing to share out.",
+            "The weights of a query must add up to one, and not those of a key.",
             _ROLES,
         ),
         Misconception(
             lambda q, k, v, mask: (_scores(q, k).softmax(-1) * mask) @ v,
             "the mask is multiplied in after the softmax",
-            "What is hidden has already taken its share of the weights.",
+            "The masked keys have already taken their share of the weights.",
             _MASKS,
         ),
         Misconception(
             lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -1e6).softmax(-1) @ v,
-            "hidden scores are set to a large negative number, such as −10⁶",
-            "A query that may look at nothing then gets the mean of all values, hidden ones included.",
+            "masked scores are set to a large negative number, such as −10⁶",
+            "A query without any key to attend to then gets the mean of all values, masked ones included.",
             _MASKS,
         ),
         Misconception(
             lambda q, k, v, mask: _scores(q, k).masked_fill(~mask, -math.inf).softmax(-1) @ v,
-            "nothing is done about a query that may look at nothing",
+            "a query without any key to attend to is not handled",
             "Its softmax is 0/0, and NaN spreads. Such a query gets zeros.",
             _MASKS,
         ),
     ],
     hints=[
         "Scores, weights, a mean: (B, T, d) times (B, d, S) gives (B, T, S); times (B, S, dv) it gives (B, T, dv).",
-        "q @ k.mT / math.sqrt(q.shape[-1]), and hidden scores filled with −∞ before the softmax over the last axis.",
+        "q @ k.mT / math.sqrt(q.shape[-1]), and masked scores filled with −∞ before the softmax over the last axis.",
         "A row without any True needs harmless scores, such as 0, before the softmax, and zeros after it.",
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks of chapter 9: words that are hidden, and how likely a sentence is, word by word."""
+"""Checks of chapter 9: masked inputs and targets, and the pseudo-log-likelihood of a sentence."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _hidden_cases(draw: Inputs) -> Iterator[Case]:
     others += others == tokens  # another word is another word
     fate, chosen = draw.uniform(rows, words), draw.mask(rows, words)
     fate[:, :3], chosen[:, :3] = torch.tensor([0.3, 0.85, 0.95]), True
-    yield Case("texts with every fate", (tokens, chosen, fate, others, mask, pad))
+    yield Case("texts with every kind of replacement", (tokens, chosen, fate, others, mask, pad))
     few = draw.uniform(rows, words) < 0.15
     few[:, 4:7], fate[:, 4:7] = True, torch.tensor([0.1, 0.88, 0.92])
     yield Case("texts of which 15 % are chosen", (tokens, few, fate, others, mask, pad))
     yield Case("a text with nothing chosen", (tokens, chosen & False, fate, others, mask, pad), edge=True)
     yield Case("a text with everything chosen", (tokens, chosen | True, fate, others, mask, pad), edge=True)
     lost = tokens.masked_fill(draw.uniform(rows, words) < 0.2, mask)
-    yield Case("a text that holds <mask> before", (lost, chosen, fate, others, mask, pad), edge=True)
+    yield Case("a text that already contains <mask>", (lost, chosen, fate, others, mask, pad), edge=True)
 
 
 def _hide(
@@ -71,44 +71,44 @@ hide_words = Check(
     misconceptions=[
         Misconception(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: tokens),
-            "the targets hold every word",
-            "Only the chosen words are asked for. Most of the others could simply be copied.",
+            "the targets contain every word",
+            "Only the chosen words are predicted. Most of the others could be copied from the input.",
             _TASK,
         ),
         Misconception(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: tokens.masked_fill(inputs != mask, pad)),
-            "only words that became <mask> are asked for",
-            "Those that were replaced or kept are asked for too: that is what keeps every vector useful.",
+            "only words that became <mask> are predicted",
+            "Replaced and kept words are predicted too, so that the vector of every word stays useful.",
             _HIDDEN,
         ),
         Misconception(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: inputs.masked_fill(~chosen, pad)),
-            "the targets hold what stands in the inputs",
-            "The true word is asked for, not what was put in its place.",
+            "the targets contain the words of the inputs",
+            "The target is the true word, not the one that replaced it.",
             _TASK,
         ),
         Misconception(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: tokens.masked_fill(chosen, pad)),
-            "the words that were not chosen are asked for",
-            "The targets hold the chosen words, and <pad> everywhere else.",
+            "the words that were not chosen are predicted",
+            "The targets contain the chosen words, and <pad> everywhere else.",
             _TASK,
         ),
         Misconception(
             lambda *args: _hide(*args, to=1.0),
             "every chosen word becomes <mask>",
-            "Then the model sees <mask> wherever it is asked, and never when it is used.",
+            "Then the model predicts only at <mask>, which never occurs when it is used.",
             _HIDDEN,
         ),
         Misconception(
             lambda *args: _hide(*args, end=1.0),
             "no chosen word stays as it is",
-            "One in ten stays, so that the model must not distrust what it sees.",
+            "One in ten stays, so that the model also predicts words that it can see.",
             _HIDDEN,
         ),
         Misconception(
             lambda *args: _hide(*args, to=0.1),
             "one word in ten becomes <mask> and eight in ten another word",
-            "It is the other way round: a fate below .8 is <mask>.",
+            "It must be the other way round: a fate below .8 means <mask>.",
             _HIDDEN,
         ),
         Misconception(
@@ -116,8 +116,8 @@ hide_words = Check(
                 _hide(tokens, chosen | True, *rest)[0],
                 _hide(tokens, chosen, *rest)[1],
             ),
-            "words that were not chosen are hidden too",
-            "The three fates are for the chosen words alone.",
+            "words that were not chosen are masked too",
+            "Only the chosen words are replaced.",
             _HIDDEN,
         ),
     ],
@@ -153,25 +153,25 @@ pseudo_log_likelihood = Check(
         Misconception(
             lambda ids, shares: _own(ids, shares).log().sum(),
             "<cls> and <sep> are counted",
-            "They are no words of the sentence: leave out the first and the last.",
+            "They are not words of the sentence: leave out the first and the last.",
             _TASK,
         ),
         Misconception(
             lambda ids, shares: _own(ids, shares)[1:-1].log().mean(),
             "the mean is taken instead of the sum",
-            "That is another measure, and a good one for sentences of different lengths. A sum was asked for.",
+            "That is another measure, useful for sentences of different lengths, but this one is the sum.",
             _TASK,
         ),
         Misconception(
             lambda ids, shares: -_own(ids, shares)[1:-1].log().sum(),
-            "the sign is turned round",
-            "That is a loss. A log-likelihood is at most 0, and the likelier sentence has the greater one.",
+            "the sign is reversed",
+            "That is a loss. A log-likelihood is at most 0, and is larger for a more likely sentence.",
             _TASK,
         ),
         Misconception(
             lambda ids, shares: _own(ids, shares)[1:-1].sum(),
             "probabilities are added instead of their logarithms",
-            "Probabilities multiply; it is the logarithms that add up.",
+            "Probabilities are multiplied; their logarithms are added.",
             _TASK,
         ),
         Misconception(
@@ -182,14 +182,14 @@ pseudo_log_likelihood = Check(
         ),
         Misconception(
             lambda ids, shares: shares.amax(1)[1:-1].log().sum(),
-            "the likeliest word is taken at each place",
-            "The question is how likely the model finds the word that really stands there.",
+            "the most likely word is taken at each position",
+            "The measure uses the probability of the word that is really at this position.",
             _TASK,
         ),
         Misconception(
             lambda ids, shares: _own(ids[2:], shares[1:-1]).log().sum(),
-            "each place is asked for the word after it",
-            "That is a decoder's question. Here row t knows all other words and says what stands at t.",
+            "each position is scored with the word after it",
+            "That is for a decoder. In this model, row t is computed from all other words and predicts the word at t.",
             _TASK,
         ),
     ],

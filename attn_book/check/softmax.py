@@ -1,4 +1,4 @@
-"""Checks of chapter 1: the softmax, with a mask and backward."""
+"""Checks of chapter 1: the softmax with a mask, and its gradient."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SCALE = (_PAGE, "Why divide by √d?")
 def _softmax_cases(draw: Inputs) -> Iterator[Case]:
     rows, keys = draw.whole(3, 6), draw.whole(4, 9)
     scores, mask = draw.normal(rows, keys), draw.mask(rows, keys)
-    yield Case("scores with nothing hidden", (scores, torch.ones(rows, keys, dtype=torch.bool)))
-    yield Case("scores of which some are hidden", (scores, mask))
+    yield Case("scores without a mask", (scores, torch.ones(rows, keys, dtype=torch.bool)))
+    yield Case("scores of which some are masked", (scores, mask))
     yield Case("scores 1000 times as large", (1000 * scores, mask), edge=True)
-    yield Case("hidden scores of 1000", (scores.masked_fill(~mask, 1000.0), mask), edge=True)
-    yield Case("a row that is all hidden", (scores, mask & (torch.arange(rows) > 0)[:, None]), edge=True)
+    yield Case("masked scores of 1000", (scores.masked_fill(~mask, 1000.0), mask), edge=True)
+    yield Case("a fully masked row", (scores, mask & (torch.arange(rows) > 0)[:, None]), edge=True)
     many = draw.normal(2, draw.whole(2, 3), rows, keys)
     yield Case("scores with four axes and one mask for all", (many, mask), edge=True)
 
 
 def _plain(scores: Tensor, mask: Tensor) -> Tensor:
-    """From exponentials alone, without subtracting a maximum."""
+    """The softmax from exponentials, without subtracting a maximum."""
     raised = scores.exp() * mask
     return raised / raised.sum(-1, keepdim=True)
 
@@ -43,26 +43,27 @@ def _top_of_all(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 softmax_with_mask = Check(
-    "masked_softmax",
+    "softmax_with_mask",
+    function="masked_softmax",
     answer=right_softmax,
     cases=_softmax_cases,
     misconceptions=[
         Misconception(
             lambda scores, mask: right_softmax(scores, ~mask),
-            "the mask is read the other way round",
-            "Here True means: may be looked at.",
+            "the mask is interpreted the other way round",
+            "In this book, True means that a query may attend to the key.",
             _MASKS,
         ),
         Misconception(
             lambda scores, mask: scores.softmax(-1) * mask,
             "the mask is multiplied in after the softmax",
-            "What is hidden has already taken its share, and the rest no longer adds up to one.",
+            "The masked keys have already taken their share, and the other weights no longer add up to one.",
             _MASKS,
         ),
         Misconception(
             lambda scores, mask: (scores * mask).softmax(-1),
-            "hidden scores are set to 0",
-            "e⁰ is 1, so a hidden key still gets weight; it is the exponential that must be 0.",
+            "masked scores are set to 0",
+            "e⁰ is 1, so a masked key still gets weight. Its exponential must be 0, not its score.",
             _MASKS,
         ),
         Misconception(
@@ -73,33 +74,36 @@ softmax_with_mask = Check(
         ),
         Misconception(
             lambda scores, mask: scores.masked_fill(~mask, -1e6).softmax(-1),
-            "hidden scores are set to a large negative number, such as −10⁶",
-            "Where a whole row is hidden all its scores are equal again, and it gets equal weights instead of none.",
+            "masked scores are set to a large negative number, such as −10⁶",
+            "In a fully masked row all scores are then equal, so it gets uniform weights instead of zeros.",
             _MASKS,
         ),
         Misconception(
             lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(-1),
-            "hidden scores are −∞ and nothing is done about a row that is all hidden",
-            "There −∞ − (−∞) is NaN. Such a row gets zeros.",
+            "masked scores are −∞ and a fully masked row is not handled",
+            "In such a row −∞ − (−∞) is NaN. It gets zeros.",
             _MASKS,
         ),
         Misconception(
             _plain,
             "no maximum is subtracted before the exponential",
-            "e¹⁰⁰ is too large for a float, and ∞/∞ is NaN; a row that is all hidden becomes 0/0.",
+            "e¹⁰⁰ is too large for a float, and ∞/∞ is NaN; a fully masked row becomes 0/0.",
             _MASKS,
         ),
         Misconception(
             _top_of_all,
-            "the maximum that is subtracted is that of all scores, hidden ones too",
-            "If a hidden score is far above the others, every allowed exponential becomes 0.",
+            "the subtracted maximum is over all scores, masked ones included",
+            "If a masked score is far above the others, every visible exponential becomes 0.",
             _MASKS,
         ),
     ],
     hints=[
-        "Subtracting one number from all scores of a row changes no weight. Which makes the greatest exponential 1?",
-        "It must be the greatest of the allowed scores. torch.where(mask, scores, lowest) hides the others from amax.",
-        "A row that is all hidden has a sum of 0; keep the division from being 0/0.",
+        (
+            "Subtracting one number from all scores of a row changes no weight. Which number makes the greatest "
+            "exponential 1?"
+        ),
+        "It must be the greatest of the visible scores: take amax of torch.where(mask, scores, lowest).",
+        "A fully masked row has a sum of 0; keep the division from being 0/0.",
     ],
 )
 
@@ -135,19 +139,19 @@ softmax_backward = Check(
         Misconception(
             lambda weights, upstream: weights * upstream,
             "the term −α αᵀ of the Jacobian is missing",
-            "A rise of all upstream entries together must change nothing, since weights add up to one.",
+            "Raising all upstream entries by the same amount must change nothing, since the weights add up to one.",
             _SCALE,
         ),
         Misconception(
             lambda weights, upstream: weights * (upstream - upstream.mean(-1, keepdim=True)),
             "the plain mean of the upstream gradient is subtracted",
-            "It is the mean by the weights: each entry counts as much as its weight.",
+            "It must be the weighted mean: each entry counts as much as its weight.",
             _SCALE,
         ),
         Misconception(
             lambda weights, upstream: weights * (upstream - (upstream * weights).sum()),
             "the sum runs over all axes",
-            "A row's softmax knows nothing of other rows: sum over the last axis alone.",
+            "The softmax of a row does not depend on other rows: sum only over the last axis.",
             _SCALE,
         ),
         Misconception(
@@ -158,8 +162,8 @@ softmax_backward = Check(
         ),
         Misconception(
             lambda weights, upstream: weights * ((upstream * weights).sum(-1, keepdim=True) - upstream),
-            "the sign is turned round",
-            "A score that rises raises its own weight.",
+            "the sign is reversed",
+            "A larger score must give a larger weight.",
             _SCALE,
         ),
     ],

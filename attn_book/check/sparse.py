@@ -1,4 +1,4 @@
-"""Checks of chapter 7: how many pairs a window holds, how many layers a pattern takes, and a pattern of its own."""
+"""Checks of chapter 7: the number of pairs in a window, the layers that a pattern needs, and a pattern as a mask."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ pairs = Check(
     misconceptions=[
         Misconception(
             lambda n, w: n * (2 * w + 1),
-            "the ends of the text are forgotten",
-            "The first token has no keys before it: there part of the window hangs over.",
+            "the ends of the text are ignored",
+            "The first token has no keys before it, so part of its window lies outside the text.",
             _WINDOW,
         ),
         Misconception(
             lambda n, w: n * (2 * w + 1) - w * (w + 1) // 2,
-            "what hangs over is taken off at one end only",
-            "A text has two ends, and w + … + 2 + 1 pairs hang over at each.",
+            "the pairs outside the text are subtracted at one end only",
+            "A text has two ends, and at each of them w + … + 2 + 1 pairs lie outside.",
             _WINDOW,
         ),
         Misconception(
             lambda n, w: n * (2 * w + 1) - w * (w - 1),
-            "w − 1 pairs are taken off for the token at the very end, instead of w",
+            "w − 1 pairs are subtracted for the token at the end, instead of w",
             "The first token misses all w keys before it, the second w − 1, and so on down to 1.",
             _WINDOW,
         ),
         Misconception(
             lambda n, w: 2 * n * w - w * (w + 1),
             "a token's own key is not counted",
-            "A token sees w keys before it, its own, and w after it.",
+            "A token attends to w keys before it, its own, and w after it.",
             _WINDOW,
         ),
         Misconception(
             lambda n, w: n * (w + 1) - w * (w + 1) // 2,
             "only the keys before a token are counted",
-            "This window has two sides.",
+            "This window has two sides, before and after the token.",
             _WINDOW,
         ),
         Misconception(
@@ -70,8 +70,8 @@ pairs = Check(
         ),
     ],
     hints=[
-        "Suppose first that nothing hangs over: n tokens with 2w + 1 keys each.",
-        "At one end w + (w − 1) + … + 1 pairs hang over, which is w(w + 1)/2.",
+        "Suppose first that no window reaches past an end: n tokens with 2w + 1 keys each.",
+        "At each end, w + (w − 1) + … + 1 pairs lie outside the text, which is w(w + 1)/2.",
     ],
 )
 
@@ -85,10 +85,10 @@ def _mask_cases(draw: Inputs) -> Iterator[Case]:
     yield Case(f"a window of {width} over {tokens} tokens", (band,))
     linked = band.clone()
     linked[0] = linked[-6, 5] = True
-    yield Case("a window, a first token that sees all, and a pair far apart", (linked,))
+    yield Case("a window, a first token that attends to all, and a distant pair", (linked,))
     ring = torch.eye(tokens, dtype=torch.bool) | torch.eye(tokens, dtype=torch.bool).roll(1, 0)
-    yield Case("a ring, where each hears the one before", (ring,), edge=True)
-    yield Case("a token that sees all and is seen by all", (band | _cross(tokens, 7),), edge=True)
+    yield Case("a ring, in which each token attends to the one before", (ring,), edge=True)
+    yield Case("a global token", (band | _cross(tokens, 7),), edge=True)
     yield Case("full attention", (torch.ones_like(band),), edge=True)
 
 
@@ -117,7 +117,7 @@ layers_needed = Check(
         Misconception(
             lambda mask: _layers(mask) - 1,
             "the first layer is not counted",
-            "The mask itself is what one layer hears.",
+            "The mask itself is the reach of one layer.",
             _REACH,
         ),
         Misconception(
@@ -128,32 +128,32 @@ layers_needed = Check(
         ),
         Misconception(
             lambda mask: _layers(mask, rows=slice(1)),
-            "only the first token is asked whom it has heard",
-            "Every token must have heard every other: look at all rows.",
+            "only the reach of the first token is tested",
+            "Every token must be reached by every other: test all rows.",
             _REACH,
         ),
         Misconception(
             _until_one,
-            "it is enough that one token has heard all others",
+            "one token that is reached by all others is enough",
             "A token in the middle is done long before those at the ends.",
             _REACH,
         ),
         Misconception(
             lambda mask: _layers(mask | mask.T),
-            "each pair is taken to hear in both directions",
-            "A row says whom a token hears. That does not mean that it is heard.",
+            "each pair is taken to work in both directions",
+            "A row says which tokens a token attends to. They need not attend to it.",
             _REACH,
         ),
         Misconception(
             lambda mask: math.ceil((len(mask) - 1) / (int(mask[0].sum()) - 1)),
             "the length is divided by the window's width",
-            "That holds for a window alone. Other pairs shorten the way: follow the mask.",
+            "That holds only for a window. Other pairs shorten the path: follow the mask.",
             _REACH,
         ),
     ],
     hints=[
-        "A mask is a graph, and a layer is a step in it.",
-        "What is heard in one layer more: (reach.float() @ mask.float()) > 0.",
+        "A mask is a graph, and each layer is one step in it.",
+        "The reach after one more layer: (reach.float() @ mask.float()) > 0.",
         "Begin with reach = mask and one layer; go on as long as any entry is missing.",
     ],
 )
@@ -175,8 +175,8 @@ def _pattern_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _apart(tokens: int) -> Tensor:
-    place = torch.arange(tokens)
-    return place[:, None] - place
+    position = torch.arange(tokens)
+    return position[:, None] - position
 
 
 def _window(tokens: int, width: int, step: int) -> Tensor:
@@ -208,36 +208,36 @@ pattern = Check(
         Misconception(
             lambda n, w, step, marked: _pattern(n, w * step, 1, marked),
             "the window is made wider instead of being stretched",
-            "Between two keys that are seen, d − 1 are left out; the number of pairs stays the same.",
+            "Between two keys in the window, d − 1 are left out; the number of pairs stays the same.",
             _HOLES,
         ),
         Misconception(
             lambda n, w, step, marked: _window(n, w, step) | marked,
-            "the global tokens are seen by all, but see only their window",
-            "Their rows are full too: a global token collects from everywhere.",
+            "all tokens attend to the global tokens, but these attend only to their window",
+            "Their rows are full too: a global token attends to every token.",
             _GLOBAL,
         ),
         Misconception(
             lambda n, w, step, marked: _window(n, w, step) | marked[:, None],
-            "the global tokens see all, but are seen only from their window",
-            "Their columns are full too, or nobody would hear what they have collected.",
+            "the global tokens attend to all, but only their window attends to them",
+            "Their columns are full too; otherwise no token could use what they have collected.",
             _GLOBAL,
         ),
         Misconception(
             lambda n, w, step, marked: _window(n, w, step) | (marked & marked[:, None]),
             "only pairs of two global tokens are added",
-            "One end of the pair is enough: marked rows or marked columns.",
+            "One global token in a pair is enough: marked rows or marked columns.",
             _GLOBAL,
         ),
         Misconception(
             lambda n, w, step, marked: _window(n, w, step) & (_apart(n) >= 0) | marked | marked[:, None],
             "the window has only the side before a token",
-            "w keys on either side; a causal mask would be another matter.",
+            "The window has w keys on either side; this is not a causal mask.",
             _WINDOW,
         ),
     ],
     hints=[
-        "place[:, None] − place is the distance of each pair, (n, n).",
+        "position[:, None] − position is the distance of each pair, (n, n).",
         "A pair is in the window if the dilation divides its distance and it is at most w · dilation.",
         "marked[None] is True in whole columns, marked[:, None] in whole rows. Join all three with |.",
     ],

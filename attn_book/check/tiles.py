@@ -1,4 +1,4 @@
-"""Checks of chapter 6: a sum that grows tile by tile, and two halves of a row that become one."""
+"""Checks of chapter 6: the online softmax over tiles, and the merge of two halves of a row."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _row_cases(draw: Inputs) -> Iterator[Case]:
     yield Case(f"3 tiles of {tile} scores", (even, tile))
     yield Case(f"{len(uneven)} scores in tiles of {tile}", (uneven, tile))
     hidden = uneven.index_fill(0, torch.arange(tile), -math.inf)
-    yield Case("a first tile that is all hidden", (hidden, tile), edge=True)
-    yield Case("a row that is all hidden", (torch.full_like(uneven, -math.inf), tile), edge=True)
+    yield Case("a fully masked first tile", (hidden, tile), edge=True)
+    yield Case("a fully masked row", (torch.full_like(uneven, -math.inf), tile), edge=True)
     yield Case("scores of 1000", (uneven + 1000, tile), edge=True)
     yield Case("scores far below 0", (uneven - 1000, tile), edge=True)
 
@@ -35,14 +35,14 @@ def _row_cases(draw: Inputs) -> Iterator[Case]:
 def _sums(
     row: Tensor, tile: int, *, start: float = -math.inf, mend: bool = True, shrink: bool = True, so_far: bool = True
 ) -> Tensor:
-    highest, total, found = torch.tensor(start), torch.tensor(0.0), []
+    highest, total, totals = torch.tensor(start), torch.tensor(0.0), []
     for x in row.split(tile):
         higher = torch.maximum(highest, x.max()) if so_far else x.max()
         base = higher.nan_to_num(neginf=0.0) if mend else higher
         total = (total * (highest - base).exp() if shrink else total) + (x - base).exp().sum()
         highest = higher
-        found.append(total)
-    return torch.stack(found)
+        totals.append(total)
+    return torch.stack(totals)
 
 
 def _without_maximum(row: Tensor, tile: int) -> Tensor:
@@ -56,26 +56,26 @@ running_sums = Check(
     misconceptions=[
         Misconception(
             lambda row, tile: _sums(row, tile, shrink=False),
-            "the old sum is not shrunk when the maximum rises",
-            "Its terms were measured against the old maximum; against the new one each is smaller.",
+            "the old sum is not rescaled when the maximum rises",
+            "Its terms are relative to the old maximum; relative to the new one each is smaller.",
             _ONCE,
         ),
         Misconception(
             lambda row, tile: _sums(row, tile, so_far=False),
-            "the maximum is that of the last tile alone",
+            "the maximum is only that of the last tile",
             "It must never fall: take the greater of the old maximum and the tile's.",
             _ONCE,
         ),
         Misconception(
             lambda row, tile: torch.stack([(x - x.max().nan_to_num(neginf=0.0)).exp().sum() for x in row.split(tile)]),
-            "each tile is summed for itself",
-            "The sum runs over all scores so far; the old part is shrunk and kept.",
+            "each tile has a sum of its own",
+            "The sum runs over all scores so far: rescale the old part and keep it.",
             _ONCE,
         ),
         Misconception(
             _without_maximum,
             "no maximum is subtracted",
-            "e¹⁰⁰⁰ is more than a float can hold, and so all scores are measured against the highest so far.",
+            "e¹⁰⁰⁰ is more than a float can hold, so all exponentials must be relative to the highest score so far.",
             _ONCE,
         ),
         Misconception(
@@ -85,19 +85,19 @@ running_sums = Check(
                 .cumsum(0)[[min(i + tile, len(row)) - 1 for i in range(0, len(row), tile)]]
             ),
             "the maximum is that of the whole row",
-            "Whoever reads the row once does not know it yet: a tile knows the scores so far.",
+            "In a single pass it is not known yet: a tile knows only the scores so far.",
             _ONCE,
         ),
         Misconception(
             lambda row, tile: _sums(row, tile, start=0.0),
             "the maximum starts at 0",
-            "Scores may all lie far below 0; then every exponential vanishes. Start at −∞.",
+            "If all scores lie far below 0, every exponential vanishes. Start at −∞.",
             _ONCE,
         ),
         Misconception(
             lambda row, tile: _sums(row, tile, mend=False),
-            "−∞ is subtracted from −∞ while every score so far is hidden",
-            "That is NaN, and it stays. Subtract 0 while there is no maximum.",
+            "−∞ is subtracted from −∞ while every score so far is masked",
+            "That is NaN, which then stays. Subtract 0 while there is no maximum.",
             _OUTPUT,
         ),
     ],
@@ -119,8 +119,8 @@ def _half_cases(draw: Inputs) -> Iterator[Case]:
         yield Case(name, (one, logs[0], two, logs[1]))
     yield Case("scores of 1000", (one, 1000 + logs[0], two, 1000 + logs[1]), edge=True)
     nothing, never = torch.zeros_like(one), torch.full_like(logs[0], -math.inf)
-    yield Case("a half that is all hidden", (one, logs[0], nothing, never), edge=True)
-    yield Case("halves that are both all hidden", (nothing, never, nothing, never), edge=True)
+    yield Case("a fully masked half", (one, logs[0], nothing, never), edge=True)
+    yield Case("two fully masked halves", (nothing, never, nothing, never), edge=True)
 
 
 def _merged(one: Tensor, log_one: Tensor, two: Tensor, log_two: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ def _merged(one: Tensor, log_one: Tensor, two: Tensor, log_two: Tensor) -> tuple
 
 
 def _shared(one: Tensor, two: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """A mean of two, by weights (n,)."""
+    """The mean of two outputs with weights (n,)."""
     return (first[:, None] * one + second[:, None] * two) / (first + second)[:, None]
 
 
@@ -142,8 +142,8 @@ merge = Check(
     misconceptions=[
         Misconception(
             lambda one, log_one, two, log_two: ((one + two) / 2, torch.logaddexp(log_one, log_two)),
-            "the outputs are averaged, half and half",
-            "A half whose keys fit better holds more of the weight: the halves count as e^L₁ : e^L₂.",
+            "the outputs are averaged with equal weights",
+            "A half with higher scores has more of the weight: the halves count as e^L₁ : e^L₂.",
             _OUTPUT,
         ),
         Misconception(
@@ -199,8 +199,8 @@ merge = Check(
                 _shared(one, two, *torch.stack([log_one, log_two]).softmax(0)),
                 torch.logaddexp(log_one, log_two),
             ),
-            "nothing is done about a query that sees nothing in either half",
-            "There −∞ − (−∞) is NaN. Such a query gets zeros, and its logarithm stays −∞.",
+            "a query without visible keys in either half is not handled",
+            "For such a query −∞ − (−∞) is NaN. It gets zeros, and its logarithm stays −∞.",
             _OUTPUT,
         ),
     ],

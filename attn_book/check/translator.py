@@ -1,4 +1,4 @@
-"""Checks of chapter 5: add & norm, a smoothed loss, a step of beam search."""
+"""Checks of chapter 5: add & norm, label smoothing, and a step of beam search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _normed(
 
 
 def _by_spread(x: Tensor, scale: Tensor, shift: Tensor, more: float) -> Tensor:
-    """Divided by the standard deviation, and a little more."""
+    """The normalised vectors, with ε under the root."""
     return (x - x.mean(-1, keepdim=True)) / (x.std(-1, correction=0, keepdim=True) + more) * scale + shift
 
 
@@ -50,26 +50,26 @@ add_norm = Check(
     misconceptions=[
         Misconception(
             lambda x, out, scale, shift: _normed(out, scale, shift),
-            "what went into the sublayer is not added",
-            "The residual path carries it past the sublayer; without it a word forgets itself.",
+            "the input of the sublayer is not added",
+            "The residual connection carries it past the sublayer; without it, the word's own vector is lost.",
             _BLOCK,
         ),
         Misconception(
             lambda x, out, scale, shift: x + _normed(out, scale, shift),
-            "the norm is taken before the sum",
-            "Add first: it is the sum that is normalised, as in the published order.",
+            "the normalisation comes before the sum",
+            "Add first: in the published order, the sum is normalised.",
             _BLOCK,
         ),
         Misconception(
             lambda x, out, scale, shift: _normed(x + out, scale, shift, (1,)),
             "mean and variance run over the words of a sentence",
-            "Layer norm takes them of each word, over its entries: the last axis.",
+            "Layer norm computes them for each word, over its entries: the last axis.",
             _NORM,
         ),
         Misconception(
             lambda x, out, scale, shift: _normed(x + out, scale, shift, (0, 1)),
             "mean and variance run over all words of the batch",
-            "That is batch norm: another sentence of the batch would change this one.",
+            "That is like batch norm: the result would depend on the other sentences of the batch.",
             _NORM,
         ),
         Misconception(
@@ -80,7 +80,7 @@ add_norm = Check(
         ),
         Misconception(
             lambda x, out, scale, shift: _normed(x + out, scale, shift, power=1.0),
-            "what is divided by is the variance itself",
+            "the division is by the variance itself",
             "Divide by its root, and the variance becomes 1.",
             _BLOCK,
         ),
@@ -93,7 +93,7 @@ add_norm = Check(
         Misconception(
             lambda x, out, scale, shift: _by_spread(x + out, scale, shift, 1e-5),
             "ε is added to the root instead of the variance",
-            "For small vectors that is another number: √(10⁻⁵) is about .003.",
+            "For small vectors that makes a difference: √(10⁻⁵) is about .003.",
             _BLOCK,
         ),
     ],
@@ -124,7 +124,7 @@ def _loss_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _parts(logits: Tensor, target: Tensor, smoothing: float, axis: int = -1) -> Tensor:
-    """The loss at each place (B, T)."""
+    """The loss at each position (B, T)."""
     logs = logits.log_softmax(axis)
     return -(1 - smoothing) * logs.gather(2, target[..., None])[..., 0] - smoothing * logs.mean(-1)
 
@@ -140,7 +140,8 @@ def _among_others(logits: Tensor, target: Tensor, smoothing: float, pad: int) ->
 
 
 label_smoothing = Check(
-    "smoothed_loss",
+    "label_smoothing",
+    function="smoothed_loss",
     answer=lambda logits, target, smoothing, pad: functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), ignore_index=pad, label_smoothing=smoothing
     ),
@@ -149,13 +150,13 @@ label_smoothing = Check(
         Misconception(
             lambda logits, target, smoothing, pad: _parts(logits, target, smoothing).mean(),
             "padding is counted like a word",
-            "Padding is easy to foretell: the loss then says how long the batch is, not how good the model.",
+            "Padding is easy to predict, so the loss then depends on how much padding the batch has.",
             _TRAIN,
         ),
         Misconception(
             lambda logits, target, smoothing, pad: (_parts(logits, target, smoothing) * (target != pad)).mean(),
             "padding costs nothing but is counted in the mean",
-            "Divide by the number of true tokens, or the same words cost less in a longer batch.",
+            "Divide by the number of true tokens; otherwise the same words cost less in a longer batch.",
             _TRAIN,
         ),
         Misconception(
@@ -181,7 +182,7 @@ label_smoothing = Check(
         Misconception(
             lambda logits, target, smoothing, pad: _kept(_parts(logits, target, smoothing, 1), target, pad),
             "the softmax runs over the positions instead of the vocabulary",
-            "At each place the probabilities of all words add up to one.",
+            "At each position the probabilities of all words add up to one.",
             _TRAIN,
         ),
         Misconception(
@@ -198,8 +199,8 @@ label_smoothing = Check(
     ],
     hints=[
         "log_softmax over the last axis gives every token's log-probability; gather picks that of the true one.",
-        "At one place the loss is −(1 − ε) · (that of the true token) − ε · (the mean over all tokens).",
-        "Take the mean over the places where target != pad.",
+        "At one position the loss is −(1 − ε) · (that of the true token) − ε · (the mean over all tokens).",
+        "Take the mean over the positions where target != pad.",
     ],
 )
 
@@ -214,8 +215,8 @@ def _beam_cases(draw: Inputs) -> Iterator[Case]:
         scores = -5 - draw.uniform(beams).cumsum(0)
         yield Case(name, (scores, logs, torch.zeros(beams, dtype=torch.bool), draw.whole(0, 2)))
     ended = torch.arange(beams) == 1
-    yield Case("a step in which a beam has ended", (scores, logs, ended, 1), edge=True)
-    yield Case("a step in which all have ended", (scores, logs, torch.ones_like(ended), 1), edge=True)
+    yield Case("a step with a finished beam", (scores, logs, ended, 1), edge=True)
+    yield Case("a step in which all beams are finished", (scores, logs, torch.ones_like(ended), 1), edge=True)
     first = torch.full((beams,), -math.inf).index_fill(0, torch.tensor(0), 0.0)
     yield Case("the first step, where only one beam counts", (first, logs, torch.zeros_like(ended), 1), edge=True)
 
@@ -232,9 +233,9 @@ def _best(table: Tensor, number: int, width: int | None = None) -> tuple[Tensor,
 
 
 def _each_its_own(scores: Tensor, logs: Tensor, ended: Tensor, eos: int) -> tuple[Tensor, Tensor, Tensor]:
-    found = (scores[:, None] + _offers(logs, ended, eos)).max(1)
-    order = found.values.argsort(descending=True)
-    return found.values[order], order, found.indices[order]
+    best = (scores[:, None] + _offers(logs, ended, eos)).max(1)
+    order = best.values.argsort(descending=True)
+    return best.values[order], order, best.indices[order]
 
 
 def _exchanged(scores: Tensor, logs: Tensor, ended: Tensor, eos: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -250,47 +251,47 @@ beam_step = Check(
         Misconception(
             lambda scores, logs, ended, eos: _best(_offers(logs, ended, eos), len(scores)),
             "what the beams have scored so far is not added",
-            "A beam is compared by its whole beginning, not by its last word.",
+            "Beams are compared by the score of all their words, not by that of the last one.",
             _BEAM,
         ),
         Misconception(
             _each_its_own,
-            "each beam goes on with its own best word",
+            "each beam continues with its own best word",
             "All continuations of all beams compete: one beam may have several children, another none.",
             _BEAM,
         ),
         Misconception(
             _exchanged,
             "parents and tokens are exchanged",
-            "In the flattened table a row belongs to a beam: // V gives the beam, % V the token.",
+            "In the flattened table each row belongs to a beam: // V gives the beam, and % V the token.",
             _BEAM,
         ),
         Misconception(
             lambda scores, logs, ended, eos: _best(
                 scores[:, None] + _offers(logs, ended, eos), len(scores), len(scores)
             ),
-            "places in the flattened table are divided by the number of beams",
+            "positions in the flattened table are divided by the number of beams",
             "A row of the table is as long as the vocabulary.",
             _BEAM,
         ),
         Misconception(
             lambda scores, logs, ended, eos: _best(scores[:, None] + logs, len(scores)),
-            "beams that have ended go on writing",
-            "Nothing comes after <eos>: such a beam offers itself once more, at no cost.",
+            "finished beams are continued",
+            "Nothing follows <eos>: a finished beam stays among the candidates with its score unchanged.",
             _BEAM,
         ),
         Misconception(
             lambda scores, logs, ended, eos: _best(
                 scores[:, None] + logs.masked_fill(ended[:, None], -math.inf), len(scores)
             ),
-            "beams that have ended are dropped",
-            "They may be the best there are. They keep their score and wait.",
+            "finished beams are dropped",
+            "They may be the best ones. They stay with their score unchanged.",
             _BEAM,
         ),
     ],
     hints=[
         "scores[:, None] + log_probs is a table of all continuations, (K, V).",
         "Flatten it, take topk, and find the row and the column again: // V and % V.",
-        "Give a beam that has ended a row of −∞ with a 0 at <eos>, before you add.",
+        "Give a finished beam a row of −∞ with a 0 at <eos>, before you add.",
     ],
 )

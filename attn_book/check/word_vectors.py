@@ -1,4 +1,4 @@
-"""Check of chapter 5: how much more often two words meet than by chance."""
+"""Check of chapter 5: positive pointwise mutual information (PPMI)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _cases(draw: Inputs) -> Iterator[Case]:
     lopsided = counts.index_add(0, torch.tensor([0]), 5 + draw.ids(9, 1, words).float())
     yield Case("counts that are not symmetric", (lopsided,), edge=True)
     known = (torch.arange(words) > 0).float()
-    yield Case("a word that never came", ((counts + counts.T) * known * known[:, None],), edge=True)
+    yield Case("a word that never occurs", ((counts + counts.T) * known * known[:, None],), edge=True)
 
 
 def _by_chance(counts: Tensor) -> Tensor:
@@ -42,14 +42,14 @@ ppmi = Check(
     misconceptions=[
         Misconception(
             lambda n: _ratio(n).log().nan_to_num(0.0, neginf=0.0),
-            "what lies below 0 is not cut off",
-            "Pairs that come less often than by chance get 0, like those that never come.",
+            "negative values are not set to 0",
+            "Pairs that occur less often than by chance get 0, like those that never occur.",
             _VECTORS,
         ),
         Misconception(
             _ratio,
             "no logarithm is taken",
-            "The ratio to chance is 1 where chance explains all; its logarithm is 0 there.",
+            "The ratio to chance is 1 for independent words, and its logarithm is then 0.",
             _VECTORS,
         ),
         Misconception(
@@ -61,7 +61,7 @@ ppmi = Check(
         Misconception(
             lambda n: _cut((_ratio(n) / n.sum()).log()),
             "the total n is left out of the numerator",
-            "Counts are then compared with counts squared, and next to nothing is left above 0.",
+            "Counts are then compared with squared counts, and almost nothing is left above 0.",
             _VECTORS,
         ),
         Misconception(
@@ -73,18 +73,18 @@ ppmi = Check(
         Misconception(
             lambda n: _cut((n * n.sum() / n.sum(1, keepdim=True) / n.sum(1)).log()),
             "both sums run over the second word",
-            "n(w) is a sum over the second word, n(c) one over the first. In symmetric counts nobody notices.",
+            "n(w) is a sum over the second word, n(c) one over the first. Symmetric counts do not show this mistake.",
             _VECTORS,
         ),
         Misconception(
             lambda n: (n / _by_chance(n)).log().clamp(min=0),
-            "nothing is done about a word that never came",
-            "Its counts are 0/0, which is NaN, and one NaN spoils all singular vectors.",
+            "a word that never occurs is not handled",
+            "Its ratio is 0/0, which is NaN, and one NaN spoils all singular vectors.",
             _VECTORS,
         ),
     ],
     hints=[
-        "n.sum(1, keepdim=True) * n.sum(0) / n.sum() is what chance alone would give.",
+        "n.sum(1, keepdim=True) * n.sum(0) / n.sum() is the count expected by chance.",
         "The logarithm of 0 is −∞, which clamp(min=0) makes 0. But 0/0 is NaN: nan_to_num.",
     ],
 )

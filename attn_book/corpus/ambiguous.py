@@ -1,4 +1,4 @@
-"""Words that need their paragraph: English homographs with two French translations, told apart by another sentence."""
+"""English homographs with two French translations, in paragraphs where another sentence decides between the senses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from random import Random
 
 from attn_book.corpus.clauses import write
-from attn_book.corpus.grammar import stream
-from attn_book.corpus.lexicon import NOUNS, Noun
+from attn_book.corpus.grammar import check_even, stream
+from attn_book.corpus.lexicon import BE, NOUNS, VERBS, Noun, Verb, adjectives_of, nouns_of
 from attn_book.corpus.morphology import conjugate, english_ed, english_s, french_plural
-from attn_book.corpus.paragraphs import VERBS, Paragraph, check_sizes
-from attn_book.corpus.phrase_sampler import adjectives_of, nouns_of
-from attn_book.corpus.tree import Clause, NounPhrase, Place, Pronoun, Sentence
-from attn_book.corpus.verbs import BE, Verb
+from attn_book.corpus.paragraphs import Paragraph
+from attn_book.corpus.trees import Clause, NounPhrase, Place, Pronoun, Sentence
+from attn_core.contract import check_count
 
-# surrounding | places that tell it: preposition noun; nouns that the lexicon has not: english/french/gender
+# surrounding | its places: preposition noun, where a noun that is not in the lexicon is english/french/gender
 SURROUNDINGS_TABLE = """
 water | near river, near lake, near bridge, near waterfall/cascade/f
 sea | at beach/plage/f, at harbour/port/m, near ocean/océan/m, near lighthouse/phare/m
@@ -69,16 +68,16 @@ NOTICING = (
     "photograph photographier",
     "admire admirer",
 )
-"""What one may do to anything, whichever sense it has, beside seeing it and looking at it."""
+"""What one may do to anything, beside seeing it and looking at it: these verbs fit both senses of a word."""
 FILLERS = ("sleep", "work", "sing", "laugh", "play", "walk", "eat", "drink", "read", "wear", "wash")
 HE, SHE = ("man", "boy", "king"), ("woman", "girl", "queen", "princess", "lady")
-"""The nouns that a pronoun may stand for: English must know its gender too."""
+"""The nouns that a pronoun may stand for, those whose gender is known in English too."""
 KINDS = ("plain", "negated", "bound")
 
 
 @dataclass(frozen=True)
 class Sense:
-    """One meaning of a word: its noun, and the places (preposition, noun) of which one tells it."""
+    """One meaning of a word: its noun, and the places (preposition, noun) that indicate this meaning."""
 
     noun: Noun
     places: tuple[tuple[str, Noun], ...]
@@ -86,13 +85,15 @@ class Sense:
 
 @dataclass(frozen=True)
 class AmbiguousWord:
-    """A paragraph with a word in it that has two senses, and which it is.
+    """A paragraph with a word that has two senses, and the sense that it has in this paragraph.
 
-    `word` is English; `position` its index in `paragraph.source`, `sentence` the number of its sentence; `sense` 0 or 1
-    as in `SENSES[word]`, `translation` its French noun. `deciding` is the number of the sentence that tells the sense.
-    `kind` is "plain": only the place of the right sense is in the paragraph, beside places that tell neither sense;
-    "negated": the place of the other sense is there too, and denied; "bound": it is there too, and somebody else is
-    there, not the one who sees the word's thing.
+    ``word`` is English, ``position`` its index in ``paragraph.source``, and ``sentence`` the number of its sentence.
+    ``sense`` is 0 or 1, as in ``SENSES[word]``, and ``translation`` is its French noun. ``deciding`` is the number of
+    the sentence that decides the sense. ``kind`` is one of three:
+
+    - "plain": the paragraph names a place of the right sense, and otherwise only places that indicate neither.
+    - "negated": it also names a place of the other sense, in a negation.
+    - "bound": it also names a place of the other sense, but somebody else is there.
     """
 
     paragraph: Paragraph
@@ -107,7 +108,7 @@ class AmbiguousWord:
 
 @dataclass(frozen=True)
 class AmbiguousCorpus:
-    """Examples by twos, who share every sentence but those that tell the sense, and have the two senses."""
+    """Examples in twins, which have the two senses of a word and differ only in the sentences that decide the sense."""
 
     train: tuple[AmbiguousWord, ...]
     valid: tuple[AmbiguousWord, ...]
@@ -115,20 +116,20 @@ class AmbiguousCorpus:
 
 
 def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_200, seed: int = 0) -> AmbiguousCorpus:
-    """Write so many examples of 3 to 6 sentences for each part, the same for the same seed.
+    """Generate the given number of examples of 3 to 6 sentences for each part, the same for the same seed.
 
-    Examples 2i and 2i + 1 are twins with the same sentence around the word and opposite senses, so that sentence alone
-    is right half the time. The twins of the kinds "negated" and "bound" have the same words in all: there a bag of
-    words of the whole paragraph is right half the time too. The kinds come in turn; the deciding sentence stands before
-    the word's or after it, one to five sentences away. No paragraph is there twice. A part's size changes no part
-    before it, and a smaller part is the beginning of a larger one.
+    Examples 2i and 2i + 1 are twins with the same sentence around the word and opposite senses, so a model that reads
+    only that sentence is right half the time. The twins of the kinds "negated" and "bound" have the same words in all,
+    so for them a bag of words of the whole paragraph is right half the time too. The kinds alternate. The deciding
+    sentence comes one to five sentences before or after the word. No paragraph occurs twice. A part's size changes no
+    part before it, and a smaller part is the beginning of a larger one.
 
-    Raises: ValueError for a size that is not an even integer of 0 or more, or a seed that is not an integer of 0 or
-    more.
+    Raises:
+        ValueError: if a size is not an even integer of at least 0, or the seed is not an integer of at least 0.
     """
     sizes = {"train": train, "valid": valid, "test": test}
-    check_sizes(sizes, even=True)
-    check_sizes({"seed": seed})
+    check_even(sizes)
+    check_count("seed", seed)
     seen: set[tuple[str, ...]] = set()
     parts = {}
     for part, size in sizes.items():
@@ -179,7 +180,7 @@ ACTS = (VERBS["see"], VERBS["look-at"], *(_verb(text) for text in NOTICING))
 
 
 def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
-    """Two paragraphs that differ in the places alone; whatever else is drawn, is drawn once for both."""
+    """Two paragraphs that differ only in the places; everything else is drawn once for both."""
     word, tense = random.choice(tuple(SENSES)), random.choice(("present", "past"))
     places = [_at(random, sense) for sense in SENSES[word]]
     people = [noun for noun in nouns_of(("person",)) if "kin" not in noun.classes]
@@ -191,14 +192,14 @@ def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
     first = random.randrange(count - distance)
     sentence, deciding = random.sample((first, first + distance), 2)
     third = random.choice([number for number in range(count) if number not in (sentence, deciding)])
-    if kind != "plain" and random.random() < 0.5:  # so that the nearer place is as often the wrong one
+    if kind != "plain" and random.random() < 0.5:  # so that the nearer place is the wrong one half the time
         deciding, third = third, deciding
     lines: list[tuple[Clause, ...]] = []
     known: set[Noun] = set()
 
     def subject(noun: Noun) -> NounPhrase | Pronoun:
         pronoun, rival = _pronoun(noun), other if noun is who else who
-        clear = "animal" in rival.classes or _pronoun(rival) not in ("", pronoun)  # the sailor may be meant by "he"
+        clear = "animal" in rival.classes or _pronoun(rival) not in ("", pronoun)  # "he" could be the sailor
         if noun in known and pronoun and clear and random.random() < 0.5:
             return Pronoun(pronoun)
         fitting = () if noun in known or random.random() < 0.7 else adjectives_of(noun, False)
@@ -241,9 +242,9 @@ def _at(random: Random, sense: Sense) -> Place:
 
 
 def _elsewhere(word: str) -> list[Sense]:
-    """The senses of other words whose places tell nothing about this one."""
-    mine = [sense.places for sense in SENSES[word]]
-    return [sense for pair in SENSES.values() for sense in pair if sense.places not in mine]
+    """The senses of other words whose places indicate neither sense of this one."""
+    own = [sense.places for sense in SENSES[word]]
+    return [sense for pair in SENSES.values() for sense in pair if sense.places not in own]
 
 
 def _pronoun(noun: Noun) -> str:
@@ -252,7 +253,7 @@ def _pronoun(noun: Noun) -> str:
 
 
 def _filler(random: Random, subject: NounPhrase | Pronoun, tense: str) -> Clause:
-    """What somebody does anywhere."""
+    """A clause about something that one can do anywhere."""
     classes = {"person"} if isinstance(subject, Pronoun) else subject.noun.classes
     verb = VERBS[random.choice([name for name in FILLERS if not classes.isdisjoint(VERBS[name].subjects)])]
     thing = NounPhrase("the", random.choice(nouns_of(verb.objects))) if verb.objects else None

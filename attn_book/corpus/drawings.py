@@ -1,8 +1,9 @@
-"""Pictures that the project draws itself: coloured shapes on a grid, with a caption and the place of what it names.
+"""Generated pictures of coloured shapes on a grid, with captions and the regions of the objects that they name.
 
-In a *scene* the coloured objects are named, from left to right ("a red circle left of a blue square"), and grey ones
-are not. In a *marked* picture all objects are coloured, and the one in a frame is named ("a red circle"). So a caption
-follows from its picture, and each word for a colour or a shape has true regions, which attention can be scored by.
+In a *scene*, the caption names the coloured objects from left to right ("a red circle left of a blue square"), and not
+the grey ones. In a *marked* picture all objects are coloured, and the caption names only the one in a frame ("a red
+circle"). A caption therefore follows from its picture, and each word for a colour or a shape has true regions, against
+which attention can be scored.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_book.corpus.shapes import SCALES, SHAPES, tiles
-from attn_core.contract import check_size, is_number, kind
+from attn_core.contract import check_count, check_size, is_number, kind
 from attn_core.data.batches import Batch
 from attn_core.data.vocab import Vocab
+
+SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "star", "bar")
+
+SCALES = (0.84, 0.92, 1.0)
+"""The sizes of each shape, as shares of its tile."""
 
 COLOURS = {
     "red": (0.84, 0.13, 0.15),
@@ -31,21 +36,21 @@ COLOURS = {
     "purple": (0.49, 0.18, 0.65),
     "pink": (0.96, 0.56, 0.76),
 }
-"""Red, green and blue of each colour that has a word, from 0 to 1."""
+"""Red, green and blue of each named colour, from 0 to 1."""
 
 HELD_PAIRS = tuple((colour, SHAPES[(3 * i + 1) % 8]) for i, colour in enumerate(COLOURS))
-"""Eight pairs to keep out of training, in which each colour and each shape stands once."""
+"""Eight (colour, shape) pairs to hold out of training, with each colour and each shape once."""
 
 TRAINED_PAIRS = tuple((c, s) for c in COLOURS for s in SHAPES if (c, s) not in HELD_PAIRS)
 
 SIZE = 48
-"""Pixels to a side of every picture."""
+"""The side of every picture, in pixels."""
 
 CELLS = 4
-"""Cells to a side, each with room for one object."""
+"""The number of cells along a side; each cell has room for one object."""
 
 _CELL = SIZE // CELLS
-_TILE = _CELL - 2  # the side of an object's own square, which stands anywhere in its cell
+_TILE = _CELL - 2  # the side of the square that an object fills, anywhere in its cell
 _PAPER, _GREY, _FRAME = 0.95, (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
 
 
@@ -53,8 +58,9 @@ _PAPER, _GREY, _FRAME = 0.95, (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
 class Drawings:
     """N pictures, with K named objects in each.
 
-    Shapes: ``images (N, 3, 48, 48)``, float32 from 0 to 1; ``masks (N, K, 48, 48)``, True on each object that is named,
-    in its caption's order; ``colours`` and ``shapes (N, K)``, indices into ``COLOURS`` and ``SHAPES``; the words.
+    ``images (N, 3, 48, 48)`` are float32 from 0 to 1. ``masks (N, K, 48, 48)`` are True on each named object, in the
+    order of the caption. ``colours`` and ``shapes``, both ``(N, K)``, are indices into ``COLOURS`` and ``SHAPES``, and
+    ``captions`` holds the words.
     """
 
     images: Tensor
@@ -67,38 +73,39 @@ class Drawings:
         return len(self.images)
 
     def boxes(self) -> Tensor:
-        """The box around each named object, ``(N, K, 4)`` in pixels: left, top, right, bottom, the ends past it."""
+        """The box around each named object, ``(N, K, 4)`` in pixels: left, top, right, bottom, ends exclusive."""
         sides = []
-        for axis in (-2, -1):  # first the columns, then the rows, that hold a part of the object
-            held = self.masks.any(axis).int()
-            sides.append((held.argmax(-1), SIZE - held.flip(-1).argmax(-1)))
+        for axis in (-2, -1):  # first the columns, then the rows, in which the object has a pixel
+            covered = self.masks.any(axis).int()
+            sides.append((covered.argmax(-1), SIZE - covered.flip(-1).argmax(-1)))
         (left, right), (top, bottom) = sides
         return torch.stack([left, top, right, bottom], -1)
 
     def links(self, patch_size: int = 8) -> list[frozenset[tuple[int, int]]]:
-        """The true pairs (region, word) of each caption, for regions of ``patch_size`` pixels a side, row by row.
+        """The true pairs (region, word) of each caption, for square regions of ``patch_size`` pixels, row by row.
 
-        A word for a colour or a shape is linked to the regions that hold a tenth of its object's surface or more; the
+        A word for a colour or a shape is linked to the regions that hold at least a tenth of its object's area; the
         other words have no links.
 
-        Raises: ValueError for a ``patch_size`` that does not divide 48.
+        Raises:
+            ValueError: if ``patch_size`` does not divide 48.
         """
         regions = _regions(patch_size)
-        surface = functional.avg_pool2d(self.masks.float(), patch_size).flatten(2) * patch_size**2
-        true = surface >= surface.sum(-1, keepdim=True) / 10
-        places = [[[r for r in range(regions) if held[r]] for held in picture] for picture in true.tolist()]
+        area = functional.avg_pool2d(self.masks.float(), patch_size).flatten(2) * patch_size**2
+        linked = (area >= area.sum(-1, keepdim=True) / 10).tolist()
         return [
-            frozenset((region, word) for word, k in _named(caption) for region in places[i][k])
+            frozenset((r, word) for word, k in _named(caption) for r in range(regions) if linked[i][k][r])
             for i, caption in enumerate(self.captions)
         ]
 
 
 def centred(images: Tensor) -> Tensor:
-    """What models are to read of images from 0 to 1, of the same shape: paper becomes 0, black −3.8.
+    """Images from 0 to 1, shifted and scaled for a model's input, of the same shape: paper becomes 0 and black −3.8.
 
-    Left at .95, paper outweighs the little that is drawn on it, and at its rim a convolution's zeros look like ink.
+    Without this, the paper's value of 0.95 outweighs what is drawn on it, and a convolution's padding looks like ink.
 
-    Raises: ValueError for images that are not floating.
+    Raises:
+        ValueError: if the images are not a floating tensor.
     """
     if not isinstance(images, Tensor) or not images.dtype.is_floating_point:
         raise ValueError(f"images: expected a floating tensor, got {kind(images)}")
@@ -106,13 +113,15 @@ def centred(images: Tensor) -> Tensor:
 
 
 class DrawingBatches:
-    """Batches of pictures as ``Batches`` gives them of sentences: ``source (B, 3, 48, 48)`` holds ``centred`` images.
+    """Batches of pictures in the form that ``Batches`` has for sentences.
 
-    ``source_lengths (B,)`` counts each image's regions of ``patch_size`` pixels a side; the targets are its caption's.
-    With a seed, ``epoch(n)`` is shuffled by (seed, n); without one the pictures come in their order.
+    ``source (B, 3, 48, 48)`` holds ``centred`` images, and ``source_lengths (B,)`` counts the square regions of
+    ``patch_size`` pixels in each. The targets are the captions. With a seed, ``epoch(n)`` is shuffled by (seed, n);
+    without one the pictures come in their order.
 
-    Raises: ValueError for a ``batch_size`` below 1, a ``patch_size`` that does not divide 48, or a seed that is neither
-    None nor an integer of 0 or more.
+    Raises:
+        ValueError: if ``batch_size`` is below 1, ``patch_size`` does not divide 48, or the seed is neither None nor an
+            integer of at least 0.
     """
 
     def __init__(
@@ -120,7 +129,7 @@ class DrawingBatches:
     ) -> None:
         check_size("batch_size", batch_size)
         if seed is not None:
-            _check_seed(seed)
+            check_count("seed", seed)
         self.drawings, self.batch_size, self.seed = drawings, batch_size, seed
         self._regions = _regions(patch_size)
         words = [torch.tensor([Vocab.BOS, *vocab.encode(caption), Vocab.EOS]) for caption in drawings.captions]
@@ -157,14 +166,15 @@ def draw_scenes(
     pairs: Collection[tuple[str, str]] = TRAINED_PAIRS,
     seed: int = 0,
 ) -> Drawings:
-    """So many scenes: coloured ``objects`` that their caption names from left to right, and grey ``distractors``.
+    """Draw ``count`` scenes of coloured ``objects``, named from left to right by the caption, and grey ``distractors``.
 
-    Between neighbours in a caption stands "left of", or where they lie more apart in height than in width, "above" or
-    "below". Colours and shapes come together as in ``pairs``, no pair twice in a picture. ``noise`` is the standard
-    deviation of what is added to each value of each pixel. The same seed draws the same pictures.
+    In a caption, "left of" connects two neighbours, or "above" or "below" if their vertical distance is larger than
+    their horizontal one. Colours and shapes are combined as in ``pairs``, and no picture has a pair twice. Gaussian
+    noise with standard deviation ``noise`` is added to each value of each pixel. The same seed draws the same pictures.
 
-    Raises: ValueError for a count or size out of range, more objects than cells or pairs, an unknown pair, or a seed
-    that is not an integer of 0 or more.
+    Raises:
+        ValueError: if a count is out of range, there are more objects than cells or pairs, a pair is unknown, or the
+            seed is not an integer of at least 0.
     """
     return _draw(count, objects, distractors, noise, pairs, seed, marked=False)
 
@@ -177,9 +187,12 @@ def draw_marked(
     pairs: Collection[tuple[str, str]] = TRAINED_PAIRS,
     seed: int = 0,
 ) -> Drawings:
-    """So many pictures of coloured ``objects``, one of which stands in a frame: its caption names that one alone.
+    """Draw ``count`` pictures of coloured ``objects``, one of them in a frame; the caption names only that one.
 
-    The rest is as in ``draw_scenes``; all objects of a picture, the others too, are out of ``pairs``.
+    The other arguments are those of ``draw_scenes``; all objects, not only the named one, are taken from ``pairs``.
+
+    Raises:
+        ValueError: as ``draw_scenes``.
     """
     return _draw(count, objects, 0, noise, pairs, seed, marked=True)
 
@@ -199,7 +212,7 @@ def _draw(
     drawn = objects + distractors
 
     def choose(most: int, size: int) -> Tensor:
-        """Numbers below ``most`` for each picture, none twice: ``(count, size)``."""
+        """Different numbers below ``most`` for each picture: ``(count, size)``."""
         return torch.rand(count, most, generator=generator).argsort(1)[:, :size]
 
     def roll(sides: int, *shape: int) -> Tensor:
@@ -237,7 +250,10 @@ def _draw(
 
 
 def _paste(images: Tensor, tiles: Tensor, lefts: Tensor, tops: Tensor, inks: Tensor) -> tuple[Tensor, Tensor]:
-    """Lay ink on each picture where its tile ``(N, n, n)`` says so, in place; give the pixels' rows and columns."""
+    """Paint ink on each picture, in place, as far as its tile ``(N, n, n)`` covers each pixel.
+
+    Returns the rows and the columns of the painted pixels, which together index ``(N, n, n)`` of them.
+    """
     side = torch.arange(tiles.shape[1])
     every = torch.arange(len(images))[:, None, None]
     ys, xs = tops[:, None, None] + side[:, None], lefts[:, None, None] + side
@@ -258,7 +274,7 @@ def _caption(colours: list[int], shapes: list[int], columns: list[int], rows: li
 
 
 def _named(caption: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The place of each word for a colour or a shape, with the number of the object that it names."""
+    """The position of each word for a colour or a shape, with the number of the object that it names."""
     k = -1
     for word, text in enumerate(caption):
         k += text in COLOURS
@@ -273,20 +289,14 @@ def _regions(patch_size: int) -> int:
     return (SIZE // patch_size) ** 2
 
 
-def _check_seed(seed: int) -> None:
-    if type(seed) is not int or seed < 0:
-        raise ValueError(f"seed: expected an integer of 0 or more, got {seed!r}")
-
-
 def _checked(
     count: int, objects: int, distractors: int, noise: float, pairs: Collection[tuple[str, str]], seed: int
 ) -> Tensor:
-    """The pairs as indices ``(P, 2)``, once every argument has been looked at."""
+    """Check every argument; return the pairs as indices ``(P, 2)``."""
     check_size("count", count)
     check_size("objects", objects)
-    _check_seed(seed)
-    if type(distractors) is not int or distractors < 0:
-        raise ValueError(f"distractors: expected an integer of 0 or more, got {distractors!r}")
+    check_count("seed", seed)
+    check_count("distractors", distractors)
     if objects + distractors > CELLS**2:
         raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
     if not (is_number(noise) and math.isfinite(noise) and noise >= 0):
@@ -298,3 +308,41 @@ def _checked(
         raise ValueError(f"pairs: expected {objects} at least, one for each object, got {len(set(pairs))}")
     names = list(COLOURS)
     return torch.tensor([[names.index(colour), SHAPES.index(shape)] for colour, shape in sorted(set(pairs))])
+
+
+def tiles(side: int) -> Tensor:
+    """How much of each pixel each shape covers at each scale: ``(8, 3, side, side)``, from 0 to 1."""
+    fine = 8  # points to a pixel's side
+    line = (torch.arange(side * fine) + 0.5) * 2 / (side * fine) - 1
+    covered = []
+    for scale in SCALES:
+        x, y = line[None] / scale, line[:, None] / scale  # y downwards
+        inside = torch.stack([_inside(shape, x, y) for shape in SHAPES])
+        covered.append(functional.avg_pool2d(inside.float(), fine))
+    return torch.stack(covered, 1)
+
+
+def _inside(shape: str, x: Tensor, y: Tensor) -> Tensor:
+    """Whether points lie in a shape that fills the square from −1 to 1; ``y`` points downwards."""
+    radius, wide, high = (x**2 + y**2).sqrt(), x.abs() + 0 * y, y.abs() + 0 * x
+    if shape == "circle":
+        return radius <= 0.9
+    if shape == "ring":
+        return (radius <= 0.98) & (radius >= 0.55)
+    if shape == "square":
+        return torch.maximum(wide, high) <= 0.8
+    if shape == "diamond":
+        return wide + high <= 1.0
+    if shape == "triangle":
+        return (y <= 0.8) & (wide <= (y + 0.95) * 0.55)
+    if shape == "cross":
+        return (torch.minimum(wide, high) <= 0.26) & (torch.maximum(wide, high) <= 0.95)
+    if shape == "bar":
+        return (wide <= 0.98) & (high <= 0.3)
+    # A star: fold it onto half of one of its five points; inside is then the centre's side of one edge.
+    fold = 2 * math.pi / 5
+    angle = torch.atan2(x + 0 * y, -y + 0 * x).remainder(fold)
+    angle = torch.minimum(angle, fold - angle)
+    across, along = radius * angle.sin(), radius * angle.cos()
+    inner = 0.42 * torch.tensor([math.sin(fold / 2), math.cos(fold / 2)])
+    return (1.05 - along) * inner[0] >= (1.05 - inner[1]) * across

@@ -1,20 +1,21 @@
-"""The nouns, adjectives and small words of the grammar, as tables.
+"""The words of the grammar, as tables, and which of them go together.
 
-A noun's classes say what may be done with it and where it may stand; a verb (in `verbs`) names the classes
-of its subject and its object, an adjective those of the nouns that it may describe. Nothing else keeps the
-soup from reading the cat.
+A noun's classes say what may be done with it and where it may stand. A verb names the classes of its subject and its
+object, and an adjective names those of the nouns that it may describe. Only these classes keep the grammar from
+writing that the soup reads the cat.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from attn_book.corpus.morphology import agree, english_s, french_feminine, french_plural
+from attn_book.corpus.morphology import PERSONS, agree, conjugate, english_ed, english_s, french_feminine, french_plural
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noun:
-    """A noun: `english` and `french` are (singular, plural), `gender` is "m" or "f"."""
+    """A noun: ``english`` and ``french`` are (singular, plural), ``gender`` is "m" or "f"."""
 
     english: tuple[str, str]
     french: tuple[str, str]
@@ -29,7 +30,7 @@ class Noun:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Adjective:
-    """An adjective; `liaison` is the masculine before a vowel where it differs (bel, vieil, nouvel)."""
+    """An adjective; ``liaison`` is the masculine before a vowel where it differs (bel, vieil, nouvel)."""
 
     english: str
     masculine: str
@@ -41,6 +42,21 @@ class Adjective:
     def agreed(self, gender: str, plural: bool) -> str:
         """The form for this gender and number."""
         return agree(self.masculine, self.feminine, gender, plural)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Verb:
+    """A verb: ``present`` in French has the five forms of ``morphology.PERSONS``."""
+
+    english: str
+    third: str
+    past: str
+    particle: str
+    infinitive: str
+    participle: str
+    present: tuple[str, ...]
+    subjects: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
 
 
 # classes: english[/plural] french gender, …
@@ -116,7 +132,7 @@ ADJECTIVES_AFTER = {
     "water": "deep profond",
 }
 STATES = ("tired", "happy", "sad", "ill")
-"""What a person is for a while, and so may be a reason."""
+"""States of a person that pass, so that they may be the reason for something."""
 
 # english: masculine, feminine, plural
 DETERMINERS = {
@@ -188,12 +204,66 @@ apple: red small, cake: delicious, book: old, letter: long, story: boring, knife
 box: heavy, hat: green, shirt: blue, dress: red, car: new, boat: white, door: green, house: beautiful,
 castle: old, garden: quiet, forest: small, tree: big, lake: beautiful
 """
-HELD_PAIRS = frozenset(
+HELD_DESCRIPTIONS = frozenset(
     (adjective, noun)
     for noun, adjectives in (row.split(":") for row in HELD_TABLE.replace("\n", " ").strip().split(", "))
     for adjective in adjectives.split()
 )
-"""(adjective, noun) pairs kept for the structures split, as English singulars."""
+"""The (adjective, noun) pairs that only the structures split has, as English singulars."""
+
+# english[/past] [particle] | infinitive [participle, five present forms] | subject classes > object classes
+TRANSITIVE_TABLE = """
+see/saw | voir vu vois voit voyons voyez voient | person animal > person animal thing vehicle building
+hear/heard | entendre | person animal > person animal vehicle
+look at | regarder | person animal > person animal vehicle building
+look for | chercher | person animal > person animal thing clothes
+wait for | attendre | person > person
+listen to | écouter | person > person
+drink/drank | boire bu bois boit buvons buvez boivent | person animal > drink
+eat/ate | manger | person animal > meal fruit
+taste | goûter | person > drink meal fruit
+read/read | lire lu lis lit lisons lisez lisent | person > text
+write/wrote | écrire écrit écris écrit écrivons écrivez écrivent | person > text
+buy/bought | acheter:achèt | person > meal fruit text thing furniture container clothes vehicle
+find/found | trouver | person animal > thing container clothes fruit
+lose/lost | perdre | person > thing clothes
+wear/wore | porter | person > clothes
+open | ouvrir ouvert ouvre ouvre ouvrons ouvrez ouvrent | person > opening container
+wash | laver | person > clothes vehicle pet
+follow | suivre suivi suis suit suivons suivez suivent | person animal > person animal vehicle
+help | aider | person > person
+call | appeler:appell | person > person
+know/knew | connaître connu connais connaît connaissons connaissez connaissent | person > person
+break/broke | casser | person animal > breakable
+hide/hid | cacher | person > thing fruit clothes text
+steal/stole | voler | person animal > fruit clothes meal
+clean | nettoyer:nettoi | person > building furniture
+love | aimer | person > person pet
+push | pousser | person animal > furniture container
+"""
+INTRANSITIVE_TABLE = """
+sleep/slept | dormir dormi dors dort dormons dormez dorment | person animal
+sing/sang | chanter | person bird
+dance | danser | person
+work | travailler | person
+run/ran | courir couru cours court courons courez courent | person animal
+laugh | rire ri ris rit rions riez rient | person
+cry | pleurer | person
+walk | marcher | person animal
+play | jouer | person animal
+"""
+GIVING_TABLE = """
+give/gave | donner | person > fruit text thing clothes container
+show/showed | montrer | person > text thing clothes animal
+send/sent | envoyer:envoi | person > text clothes
+"""
+SAYING_TABLE = """
+think/thought | penser | person
+say/said | dire dit dis dit disons dites disent | person
+know/knew | savoir su sais sait savons savez savent | person
+believe | croire cru crois croit croyons croyez croient | person
+see/saw | voir vu vois voit voyons voyez voient | person
+"""
 
 
 def _nouns() -> dict[str, Noun]:
@@ -219,17 +289,90 @@ def _adjectives() -> dict[str, Adjective]:
             for row in rows.split(","):
                 english, french = row.split()
                 masculine, feminine, liaison = (french.split("/") + ["", ""])[:3]
-                known = table[english].classes if english in table else frozenset()
+                earlier = table[english].classes if english in table else frozenset()
                 table[english] = Adjective(
                     english,
                     masculine,
                     feminine or french_feminine(masculine),
                     before,
-                    known | frozenset(classes.split()),
+                    earlier | frozenset(classes.split()),
                     liaison,
                 )
     return table
 
 
+def _verbs(table: str) -> tuple[Verb, ...]:
+    verbs = []
+    for row in table.strip().splitlines():
+        english, french, classes = row.split(" | ")
+        base, _, particle = english.partition(" ")
+        base, _, past = base.partition("/")
+        infinitive, *forms = french.split()
+        participle, present = (forms[0], tuple(forms[1:])) if forms else conjugate(infinitive)
+        assert len(present) == len(PERSONS), row
+        subjects, _, objects = classes.partition(" > ")
+        verbs.append(
+            Verb(
+                base,
+                english_s(base),
+                past or english_ed(base),
+                particle,
+                infinitive.partition(":")[0],
+                participle,
+                present,
+                tuple(subjects.split()),
+                tuple(objects.split()),
+            )
+        )
+    return tuple(verbs)
+
+
 NOUNS = _nouns()
 ADJECTIVES = _adjectives()
+TRANSITIVE = _verbs(TRANSITIVE_TABLE)
+INTRANSITIVE = _verbs(INTRANSITIVE_TABLE)
+GIVING = _verbs(GIVING_TABLE)
+SAYING = _verbs(SAYING_TABLE)
+BE = Verb("be", "is", "was", "", "être", "été", ("suis", "est", "sommes", "êtes", "sont"))
+HAVE = ("ai", "a", "avons", "avez", "ont")
+GO = ("vais", "va", "allons", "allez", "vont")
+WAS = ("étais", "était", "étions", "étiez", "étaient")
+HAD = ("avais", "avait", "avions", "aviez", "avaient")
+POSSESS = Verb("have", "has", "had", "", "avoir", "eu", HAVE)
+"""To have, as a verb of its own; in the present only."""
+VERBS = {f"{verb.english}-{verb.particle}".strip("-"): verb for verb in (*TRANSITIVE, *INTRANSITIVE, *GIVING)}
+VERBS |= {"have": POSSESS, "be": BE}
+IDIOMS = {"hungry": "faim", "thirsty": "soif", "sleepy": "sommeil", "afraid": "peur"}
+"""What one "is" in English and "has" in French: he is hungry, il a faim."""
+
+SMALL_PLACES = tuple(place for place in PLACES if place[0] in ("on", "under")) + (("in", ("container",)),)
+LARGE_PLACES = tuple(
+    (preposition, tuple(c for c in classes if c != "container"))
+    for preposition, classes in PLACES
+    if preposition not in ("on", "under")
+)
+
+
+@cache
+def nouns_of(classes: tuple[str, ...]) -> tuple[Noun, ...]:
+    """All nouns with one of these classes."""
+    return tuple(noun for noun in NOUNS.values() if not noun.classes.isdisjoint(classes))
+
+
+@cache
+def adjectives_of(noun: Noun, held: bool) -> tuple[Adjective, ...]:
+    """The adjectives that may describe a noun; ``held``: those that only the structures split has with it."""
+    return tuple(
+        adjective
+        for adjective in ADJECTIVES.values()
+        if not adjective.classes.isdisjoint(noun.classes)
+        and ((adjective.english, noun.english[0]) in HELD_DESCRIPTIONS) == held
+    )
+
+
+@cache
+def verbs_with(verbs: tuple[Verb, ...], noun: Noun, role: str) -> tuple[Verb, ...]:
+    """The verbs that take this noun as "subject" or "object"."""
+    return tuple(
+        verb for verb in verbs if not noun.classes.isdisjoint(verb.subjects if role == "subject" else verb.objects)
+    )

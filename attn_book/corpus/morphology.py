@@ -4,12 +4,12 @@ from __future__ import annotations
 
 VOWELS = frozenset("aàâeéèêëiîïoôœuùûh")
 ASPIRATE = frozenset(["héros", "hibou", "hiboux", "huit", "haut", "haute", "hauts", "hautes", "onze"])
-"""French words before which nothing is elided although they seem to begin with a vowel."""
+"""French words that seem to begin with a vowel, but before which nothing is elided."""
 ENGLISH_AN = frozenset(["honest"])  # the h is silent
 ENGLISH_A = frozenset(["useful"])  # the u is a consonant
 
 PERSONS = ((1, False), (3, False), (1, True), (2, True), (3, True))
-"""(person, plural) of the five forms a verb has here: je, il/elle, nous, vous, ils/elles."""
+"""(person, plural) of the five forms that a verb has in this grammar: je, il/elle, nous, vous, ils/elles."""
 
 
 def elides(word: str) -> bool:
@@ -65,7 +65,7 @@ def french_feminine(word: str) -> str:
 
 
 def agree(masculine: str, feminine: str, gender: str, plural: bool) -> str:
-    """The one of the four forms that agrees with a gender ("m" or "f") and a number."""
+    """The form, out of four, that agrees with a gender ("m" or "f") and a number."""
     word = feminine if gender == "f" else masculine
     return french_plural(word) if plural else word
 

@@ -1,29 +1,41 @@
-"""Short paragraphs in English and French: a setting, a small cast, one story."""
+"""Short paragraphs in English and French, each with a setting, a small cast and one story."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
 from attn_book.corpus.clauses import write
 from attn_book.corpus.grammar import stream
-from attn_book.corpus.lexicon import ADJECTIVES, STATES, TIMES, Adjective, Noun
-from attn_book.corpus.phrase_sampler import LARGE_PLACES, SMALL_PLACES, adjectives_of, nouns_of
-from attn_book.corpus.tree import Clause, Joined, NounPhrase, Place, Pronoun, Sentence, Several
-from attn_book.corpus.verbs import BE, GIVING, HAVE, IDIOMS, INTRANSITIVE, TRANSITIVE, Verb
+from attn_book.corpus.lexicon import (
+    ADJECTIVES,
+    BE,
+    IDIOMS,
+    INTRANSITIVE,
+    LARGE_PLACES,
+    NOUNS,
+    POSSESS,
+    SMALL_PLACES,
+    STATES,
+    TIMES,
+    VERBS,
+    Adjective,
+    Noun,
+    adjectives_of,
+    nouns_of,
+)
+from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence, Several
+from attn_core.contract import check_count
 from attn_core.data.pairs import Pair
 
-POSSESS = Verb("have", "has", "had", "", "avoir", "eu", HAVE)
-"""To have, as a verb of its own; in the present only."""
-VERBS = {f"{verb.english}-{verb.particle}".strip("-"): verb for verb in (*TRANSITIVE, *INTRANSITIVE, *GIVING)}
-VERBS |= {"have": POSSESS, "be": BE}
 PASSING = (*STATES, "new", "good", "long")
-"""Adjectives that describe nobody all through a story."""
+"""Adjectives that cannot describe somebody through a whole story."""
 ACTIVITIES = frozenset(INTRANSITIVE)
 
-# name | classes of x | of y | of t | steps: subject verb object recipient; "they" are x and y; "be *" any adjective.
-# @ may name a place; > only right after the step before it, of which it is a consequence.
+# name | classes of x | of y | of t | steps: subject verb object recipient; "they" are x and y; "be *" is any adjective.
+# A step with @ may name a place; a step with > is a consequence of the one before it and may only follow it directly.
 STORIES_TABLE = """
 lost | person | person | thing clothes | x lose t @, > x not-have t, x look-for t @, x be sad, y not-find t, y find t @,
     > y have t, y give t x, > x have t, x be happy
@@ -89,9 +101,10 @@ STORIES = _stories()
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Sentences that belong together; `cast` and `setting` are English nouns, `story` names the kind of story.
+    """Sentences that belong together; ``cast`` and ``setting`` are English nouns, ``story`` names the kind of story.
 
-    Raises: ValueError for no sentences, or something that is not a `Pair` among them.
+    Raises:
+        ValueError: if there are no sentences, or one is not a ``Pair``.
     """
 
     sentences: tuple[Pair, ...]
@@ -118,7 +131,7 @@ class Paragraph:
 
     @cached_property
     def sentence_numbers(self) -> tuple[int, ...]:
-        """For each word of `source`, the number of its sentence, from 0."""
+        """For each word of ``source``, the number of its sentence, from 0."""
         return tuple(number for number, pair in enumerate(self.sentences) for _ in pair.source)
 
     def reversed(self) -> Paragraph:
@@ -135,29 +148,21 @@ class ParagraphCorpus:
     test: tuple[Paragraph, ...]
 
 
-def check_sizes(sizes: dict[str, int], *, even: bool = False) -> None:
-    """Check sizes by name: integers of 0 or more, `even` ones where examples come by twos.
-
-    Raises: ValueError for the first that is not.
-    """
-    for name, value in sizes.items():
-        odd = even and name != "seed"
-        if type(value) is not int or value < 0 or (odd and value % 2):
-            raise ValueError(f"{name}: expected an {'even ' * odd}integer of 0 or more, got {value!r}")
-
-
 def paragraph_corpus(*, train: int = 20_000, valid: int = 1_000, test: int = 1_000, seed: int = 0) -> ParagraphCorpus:
-    """Write so many paragraphs of 3 to 6 sentences for each part, the same for the same seed.
+    """Generate paragraphs of 3 to 6 sentences, the given number for each part, the same for the same seed.
 
-    No paragraph is there twice, in either language. Each part has a stream of its own: a part's size changes no part
-    before it, and a smaller part is the beginning of a larger one.
+    No paragraph occurs twice, in either language. Each part has random numbers of its own: a part's size changes no
+    part before it, and a smaller part is the beginning of a larger one.
 
-    Raises: ValueError for a size that is not an integer of 0 or more, or a seed that is not one either.
+    Raises:
+        ValueError: if a size or the seed is not an integer of at least 0.
     """
-    check_sizes({"train": train, "valid": valid, "test": test, "seed": seed})
+    sizes = {"train": train, "valid": valid, "test": test}
+    for name, value in (*sizes.items(), ("seed", seed)):
+        check_count(name, value)
     seen: set[tuple[str, ...]] = set()
     parts = {}
-    for part, size in (("train", train), ("valid", valid), ("test", test)):
+    for part, size in sizes.items():
         random = stream(f"paragraphs {part}", seed)
         chosen: list[Paragraph] = []
         while len(chosen) < size:
@@ -170,7 +175,7 @@ def paragraph_corpus(*, train: int = 20_000, valid: int = 1_000, test: int = 1_0
 
 
 class _Teller:
-    """Tells the steps of one story: who is new gets a noun phrase, who is known often a pronoun."""
+    """Tells the steps of one story: a new role gets a noun phrase, a known one often a pronoun."""
 
     def __init__(self, random: Random, nouns: dict[str, Noun], tense: str) -> None:
         self.random, self.nouns, self.tense = random, nouns, tense
@@ -184,7 +189,7 @@ class _Teller:
         return ("she" if noun.gender == "f" else "he") if "person" in noun.classes else "it"
 
     def trait(self, role: str) -> Adjective:
-        """The one adjective that describes the role all through."""
+        """The one adjective that describes the role through the whole story."""
         fitting = [a for a in adjectives_of(self.nouns[role], False) if a.english not in PASSING]
         return self.traits.setdefault(role, self.random.choice(fitting))
 
@@ -200,7 +205,7 @@ class _Teller:
         return self.known.setdefault(role, NounPhrase(determiner, noun, adjectives=adjectives))
 
     def mention(self, role: str, *, subject: bool = False) -> NounPhrase | Pronoun:
-        """The role as a pronoun, where it is known and no other is meant by it, or spelled out."""
+        """The role as a pronoun, where it is known and the pronoun fits no other role, or spelled out."""
         if role in self.known and role in self.clear and self.random.random() < 0.65:
             return Pronoun(self.pronoun(role), self.nouns[role].gender)
         return self.spelled(role, subject=subject)
@@ -211,7 +216,7 @@ class _Teller:
         return Several(self.spelled("x"), self.spelled("y"))
 
     def clause(self, step: _Step, place: Place | None, *, shared: bool = False) -> Clause:
-        """A step as a clause; `shared` without its subject."""
+        """A step as a clause; with ``shared`` it has no subject."""
         subject = None
         if not shared:
             subject = self.both() if step.subject == "they" else self.mention(step.subject, subject=True)
@@ -238,7 +243,7 @@ class _Teller:
         return Clause(subject, verb, object, recipient, None, None, self.tense, negation, adverb, place)
 
     def joined(self, first: Clause, step: _Step, after: _Step) -> Joined:
-        """Two steps in one sentence; the second does without its subject where the first has the same."""
+        """Two steps in one sentence; the second has no subject if the first has the same."""
         if step.subject == after.subject:
             return Joined(first, "and", self.clause(after, None, shared=True))
         second = self.clause(after, None)
@@ -247,7 +252,7 @@ class _Teller:
         return Joined(first, self.random.choice(links), second)
 
     def scene(self, kind: int, setting: Place, told: list[_Step]) -> Sentence:
-        """The first sentence, which names the setting; kind 0 takes the first step for it."""
+        """The first sentence, which names the setting; with kind 0 it is the first step."""
         times = tuple(TIMES[self.tense])
         time = self.random.choice(times) if self.random.random() < 0.3 else ""
         if kind == 0:
@@ -268,7 +273,7 @@ class _Teller:
 
 
 def _tell(random: Random) -> Paragraph:
-    """One paragraph: a scene, then some steps of a story in their order, now and then two in one sentence."""
+    """One paragraph: a scene, then some steps of a story in their order, sometimes two in one sentence."""
     story, roles, steps = random.choice(STORIES)
     nouns: dict[str, Noun] = {}
     for role, classes in roles.items():
@@ -280,10 +285,10 @@ def _tell(random: Random) -> Paragraph:
     preposition, classes = random.choice(LARGE_PLACES)
     setting = Place(preposition, NounPhrase("the", random.choice(nouns_of(classes))))
     count, scene, joins = random.randint(3, 6), random.randrange(4), random.random() < 0.3
-    wanted = count - (scene > 0) + joins
+    steps_told = count - (scene > 0) + joins
     chosen: list[int] = []
     while not chosen or any(steps[i].tied and i - 1 not in chosen for i in chosen):
-        chosen = sorted(random.sample(range(len(steps)), wanted))
+        chosen = sorted(random.sample(range(len(steps)), steps_told))
     told = [steps[i] for i in chosen]
     sentences = [teller.scene(scene, setting, told)]
     while told:
@@ -297,3 +302,68 @@ def _tell(random: Random) -> Paragraph:
     pairs = tuple(write(sentence, structure=story) for sentence in sentences[:count])
     cast = tuple(noun.english[0] for noun in nouns.values())
     return Paragraph(pairs, cast, setting.noun_phrase.noun.english[0], story)
+
+
+ANIMATE = frozenset({"person", "animal"})
+EITHER_WAY = frozenset({"near", "front", "behind"})
+"""Relations that make sense in both directions (the man behind the castle): sentences with them are left out."""
+
+
+@dataclass(frozen=True)
+class Plausible:
+    """An English sentence, and whether it is plausible: the grammar's own, and not one with two nouns exchanged."""
+
+    words: tuple[str, ...]
+    plausible: bool
+
+
+def plausible_sentences(
+    paragraphs: Sequence[Paragraph], *, without: Sequence[Paragraph] = (), seed: int = 0
+) -> tuple[Plausible, ...]:
+    """Sentences that name an animate noun and a thing, each beside a twin in which the two are exchanged.
+
+    For example "the boy found the mirror" and "the mirror found the boy". Examples 2i and 2i + 1 have the same words,
+    so a bag of words is right half the time. The exchanged nouns follow the same article, so that no article gives the
+    twin away. Every sentence of ``paragraphs`` occurs once, in their order, unless it is in ``without``. The seed
+    chooses the nouns where there are several, and which twin comes first.
+
+    Raises:
+        ValueError: if something is not a ``Paragraph``, or the seed is not an integer of at least 0.
+    """
+    check_count("seed", seed)
+    for name, argument in (("paragraphs", paragraphs), ("without", without)):
+        for paragraph in argument:
+            if not isinstance(paragraph, Paragraph):
+                raise ValueError(f"{name}: expected Paragraphs, got {paragraph!r}")
+    random = stream("plausible sentences", seed)
+    seen = {pair.source for paragraph in without for pair in paragraph.sentences}
+    examples: list[Plausible] = []
+    for pair in (pair for paragraph in paragraphs for pair in paragraph.sentences):
+        exchanges = _exchanges(pair.source)
+        if pair.source in seen or not exchanges:
+            continue
+        i, j = random.choice(exchanges)
+        words = list(pair.source)
+        words[i], words[j] = words[j], words[i]
+        seen.add(pair.source)
+        twins = [Plausible(pair.source, True), Plausible(tuple(words), False)]
+        random.shuffle(twins)
+        examples += twins
+    return tuple(examples)
+
+
+def _exchanges(words: Sequence[str]) -> list[tuple[int, int]]:
+    """The positions of an animate noun and of a thing, after the same article, whose exchange makes no sense."""
+    if not EITHER_WAY.isdisjoint(words):
+        return []
+    nouns = [i for i in range(1, len(words)) if words[i] in NOUNS]
+    return [
+        (i, j)
+        for i in nouns
+        for j in nouns
+        if words[i - 1] == words[j - 1] and _animate(words[i]) and not _animate(words[j])
+    ]
+
+
+def _animate(noun: str) -> bool:
+    return not ANIMATE.isdisjoint(NOUNS[noun].classes)

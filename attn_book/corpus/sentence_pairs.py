@@ -1,4 +1,4 @@
-"""Tasks over two texts: does B come next, and does B follow from A, where only word order tells."""
+"""Tasks over two texts A and B: is B the next sentence, and does B follow from A (where only word order decides)?"""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from attn_book.corpus.clauses import write
-from attn_book.corpus.grammar import stream
-from attn_book.corpus.lexicon import ADJECTIVES, TIMES, Noun
-from attn_book.corpus.paragraphs import PASSING, POSSESS, VERBS, Paragraph, check_sizes
-from attn_book.corpus.phrase_sampler import LARGE_PLACES, adjectives_of, nouns_of
-from attn_book.corpus.tree import Clause, Joined, NounPhrase, Place, Pronoun, Sentence
-from attn_book.corpus.verbs import BE
-from attn_core.contract import kind
+from attn_book.corpus.grammar import check_even, stream
+from attn_book.corpus.lexicon import ADJECTIVES, BE, LARGE_PLACES, POSSESS, TIMES, VERBS, Noun, adjectives_of, nouns_of
+from attn_book.corpus.paragraphs import PASSING, Paragraph
+from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence
+from attn_core.contract import check_count, kind, shown
 from attn_core.data.pairs import Pair
+from attn_core.pretrain import Text
 
 
 @dataclass(frozen=True)
 class NextSentence:
-    """The beginning of a paragraph and the rest of one; `follows` says whether it is the rest of this one."""
+    """The beginning of a paragraph and the rest of one; ``follows`` says whether they belong to the same paragraph."""
 
     first: tuple[Pair, ...]
     second: tuple[Pair, ...]
@@ -28,17 +27,19 @@ class NextSentence:
 
 
 def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[NextSentence, ...]:
-    """One example of each paragraph, cut at a random place: half with their own rest, half with another's.
+    """One example from each paragraph, cut at random: half with their own rest, half with that of another paragraph.
 
-    The wrong rest has as many sentences, from a paragraph of as many, and begins with one that this paragraph has not:
-    neither its length nor its place tells. Another seed gives other cuts and other wrong rests.
+    A wrong rest has as many sentences as the right one, comes from a paragraph of the same length, and begins with a
+    sentence that this paragraph does not have, so neither length nor position gives it away. Another seed gives other
+    cuts and other wrong rests.
 
-    Raises: ValueError for fewer than two paragraphs, one of a single sentence, no wrong rest to be had, or a seed that
-    is not an integer of 0 or more.
+    Raises:
+        ValueError: if there are fewer than two paragraphs, one has a single sentence, no wrong rest exists, or the seed
+            is not an integer of at least 0.
 
     Source: Devlin et al. 2018, section 3.1, task 2, whose "sentences" are stretches of text too.
     """
-    check_sizes({"seed": seed})
+    check_count("seed", seed)
     if not isinstance(paragraphs, Sequence):
         raise ValueError(f"paragraphs: expected two or more, got {kind(paragraphs)}")
     if len(paragraphs) < 2:
@@ -61,20 +62,20 @@ def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[N
 
 
 def _wrong(random: Random, own: tuple[Pair, ...], at: int, others: list[Paragraph]) -> tuple[Pair, ...]:
-    """The rest of another paragraph, whose first sentence this one has in neither language."""
+    """The rest of another paragraph, whose first sentence is not in this one in either language."""
     said = {words for pair in own for words in (pair.source, pair.target)}
     for _ in range(1_000):
         rest = random.choice(others).sentences[at:]
         if said.isdisjoint((rest[0].source, rest[0].target)):
             return rest
-    raise ValueError("paragraphs: expected some that differ, found no rest that begins unlike one of them")
+    raise ValueError("paragraphs: expected some that differ, got none whose rest begins with a new sentence")
 
 
 @dataclass(frozen=True)
 class Entailment:
-    """A premise, a hypothesis, and whether the second follows from the first or contradicts it.
+    """A premise, a hypothesis, and whether the hypothesis follows from the premise or contradicts it.
 
-    `family` names the kind of premise; `combinations` holds (noun, what it is said to do or to be), in English.
+    ``family`` names the kind of premise; ``combinations`` holds (noun, what it does or is), in English.
     """
 
     premise: Pair
@@ -86,7 +87,7 @@ class Entailment:
 
 @dataclass(frozen=True)
 class EntailmentCorpus:
-    """Examples by twos: the same hypothesis, and premises of the same words in another order, with opposite labels."""
+    """Examples in twins: one hypothesis, two premises with the same words in another order, and opposite labels."""
 
     train: tuple[Entailment, ...]
     valid: tuple[Entailment, ...]
@@ -97,20 +98,20 @@ class EntailmentCorpus:
 def entailments(
     *, train: int = 4_000, valid: int = 1_000, test: int = 1_000, combinations: int = 1_000, seed: int = 0
 ) -> EntailmentCorpus:
-    """Write so many examples for each part, the same for the same seed.
+    """Generate the given number of examples for each part, the same for the same seed.
 
-    Examples 2i and 2i + 1 are twins, who share their hypothesis and, in both languages, the words of their premises:
-    one follows, the other contradicts, so whoever sees bags of words alone is right half the time. The kinds of premise
-    come in turn; beside the two, no premise has the same words as another. In `combinations` each premise has a noun
-    with a verb, a place or, where that is asked for, an adjective with which no other part has it. Each part has a
-    stream of its own: a part's size changes no part before it, and a smaller part is the beginning of a larger one.
+    Examples 2i and 2i + 1 are twins: they share their hypothesis and, in both languages, the words of their premises,
+    but one entails and the other contradicts, so a bag of words is right half the time. The kinds of premise alternate,
+    and only twins have premises with the same words. In ``combinations`` each premise has a noun with a verb, a place
+    or, if the hypothesis is about one, an adjective that no other part has with this noun. Each part has random numbers
+    of its own: a part's size changes no part before it, and a smaller part is the beginning of a larger one.
 
-    Raises: ValueError for a size that is not an even integer of 0 or more, or a seed that is not an integer of 0 or
-    more.
+    Raises:
+        ValueError: if a size is not an even integer of at least 0, or the seed is not an integer of at least 0.
     """
     sizes = {"train": train, "valid": valid, "test": test, "combinations": combinations}
-    check_sizes(sizes, even=True)
-    check_sizes({"seed": seed})
+    check_even(sizes)
+    check_count("seed", seed)
     seen: set[tuple[str, ...]] = set()
     parts = {}
     for part, size in sizes.items():
@@ -131,13 +132,13 @@ def entailments(
 
 
 def is_held(noun: str, other: str) -> bool:
-    """Whether this combination is kept for the part `combinations`: about one in six."""
+    """Whether this combination is kept for the part ``combinations``: about one in six."""
     return zlib.crc32(f"{noun} {other}".encode()) % 6 == 0
 
 
 @dataclass(frozen=True)
 class _Claim:
-    """Two premises that differ in who is who, a hypothesis, whether it holds under the first, and what is combined."""
+    """Two premises that exchange two nouns, a hypothesis, whether it holds under the first, and its combined words."""
 
     premises: tuple[Clause | Joined, Clause | Joined]
     hypothesis: Clause
@@ -151,7 +152,7 @@ EXCLUSIVE = (*(("sleep", verb) for verb in ("work", "run", "dance", "walk", "pla
 
 
 def _twins(random: Random, family: Family, *, held: bool) -> tuple[Entailment, Entailment] | None:
-    """Two examples, or nothing where the draw does not fit."""
+    """Two examples, or None if the draw does not fit."""
     animate = "animal" if family in (_follow, _attribute) and random.random() < 0.4 else "person"
     people = [noun for noun in nouns_of((animate,)) if "kin" not in noun.classes]
     a = random.choice(people)
@@ -166,7 +167,7 @@ def _twins(random: Random, family: Family, *, held: bool) -> tuple[Entailment, E
     opening = random.choice(tuple(TIMES[tense])) if random.random() < 0.3 else ""
     first, second = (write(Sentence(premise, opening=opening)) for premise in claim.premises)
     if any(sorted(one) != sorted(two) for one, two in ((first.source, second.source), (first.target, second.target))):
-        return None  # a article or a contraction that would tell who is who: au roi, à l' homme
+        return None  # an article or a contraction that would give the answer away: au roi, à l' homme
     hypothesis = claim.hypothesis
     denied = random.random() < 0.5
     said = write(Sentence(replace(hypothesis, negation="not") if denied else hypothesis))
@@ -180,8 +181,8 @@ def _twins(random: Random, family: Family, *, held: bool) -> tuple[Entailment, E
 
 
 def _described(random: Random, noun: Noun) -> NounPhrase:
-    asked = {*sum(OPPOSITES, ()), *PASSING}
-    fitting = [adjective for adjective in adjectives_of(noun, False) if adjective.english not in asked]
+    excluded = {*sum(OPPOSITES, ()), *PASSING}
+    fitting = [adjective for adjective in adjectives_of(noun, False) if adjective.english not in excluded]
     return NounPhrase("the", noun, adjectives=(random.choice(fitting),) if random.random() < 0.35 else ())
 
 
@@ -274,7 +275,7 @@ def _wear(random: Random, a: NounPhrase, b: NounPhrase, tense: str) -> _Claim:
 def _two(
     random: Random, a: NounPhrase, b: NounPhrase, clauses: list[Clause], link: str, combined: tuple[str, ...]
 ) -> _Claim:
-    """Two clauses that exclude each other, of a and of b or the other way round."""
+    """Two clauses that exclude each other, one about a and one about b, in both assignments."""
     first, second = clauses
     one, two = (Joined(replace(first, subject=x), link, replace(second, subject=y)) for x, y in ((a, b), (b, a)))
     who, what = random.choice((a, b)), random.choice(clauses)
@@ -284,3 +285,50 @@ def _two(
 
 Family = Callable[[Random, NounPhrase, NounPhrase, str], _Claim | None]
 FAMILIES: tuple[Family, ...] = (_give, _steal, _find, _follow, _attribute, _activity, _place, _wear)
+
+
+def two_part_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
+    """Texts for pretraining: the English words of each paragraph, cut between two sentences, without a class.
+
+    Each epoch cuts at other positions. A paragraph of one sentence stays whole.
+
+    Raises:
+        ValueError: if something is not a ``Paragraph``, or the seed is not an integer of at least 0.
+    """
+    check_count("seed", seed)
+    if not isinstance(paragraphs, Sequence) or not all(isinstance(one, Paragraph) for one in paragraphs):
+        raise ValueError(f"paragraphs: expected a sequence of Paragraphs, got {shown(paragraphs)}")
+
+    def texts(number: int) -> Sequence[Text]:
+        random = Random((seed << 32) + number)
+        cuts = [random.randrange(1, max(2, len(one.sentences))) for one in paragraphs]
+        return [
+            Text(_english(one.sentences[:at]), _english(one.sentences[at:]))
+            for one, at in zip(paragraphs, cuts, strict=True)
+        ]
+
+    return texts
+
+
+def next_sentence_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
+    """Texts for pretraining: the beginning of each paragraph, and its rest (class 1) or that of another one (class 0).
+
+    Each epoch cuts at other positions and draws other rests. The texts have as many words as those of
+    ``two_part_texts``.
+
+    Raises:
+        ValueError: when an epoch is drawn, as ``next_sentences`` does.
+    """
+
+    def texts(number: int) -> Sequence[Text]:
+        return [
+            Text(_english(one.first), _english(one.second), int(one.follows))
+            for one in next_sentences(paragraphs, seed=(seed << 16) + number)
+        ]
+
+    return texts
+
+
+def _english(sentences: Sequence[Pair]) -> tuple[str, ...]:
+    """The English words of the sentences, one after another."""
+    return tuple(word for pair in sentences for word in pair.source)

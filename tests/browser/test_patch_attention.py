@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attn_book.corpus.drawings import draw_scenes
+from attn_book.corpus import draw_scenes
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
 
 pytestmark = pytest.mark.browser

@@ -114,7 +114,7 @@ def test_the_readers_random_numbers_are_left_alone():
 
 def test_a_result_in_place_of_the_function_is_refused():
     with pytest.raises(
-        ValueError, match=r"attempt: expected what you wrote itself, check.double\(double\), got Tensor"
+        ValueError, match=r"attempt: expected a function or class, as in check.double\(double\), got Tensor"
     ):
         double(torch.ones(3))
 
@@ -134,7 +134,7 @@ def test_hints_come_one_at_a_time_and_begin_again(capsys):
 
 def test_a_notebook_shows_the_sentence_and_no_traceback(capsys):
     shell = InteractiveShell()
-    shell.run_cell("from attn_core import check\ncheck.attention(lambda q, k, v, mask: None)")
+    shell.run_cell("from attn_book import check\ncheck.dot_product_attention(lambda q, k, v, mask: None)")
     shown = capsys.readouterr().out
     assert "It returns None" in shown and "Traceback" not in shown and "exercise.py" not in shown
 

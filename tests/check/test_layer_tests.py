@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional
 
 from attn_book.check import layer_tests
+from attn_book.check.broken_layers import StepByStep
 from attn_book.check.layer_tests import TESTS, shapes_are_right, symptoms
-from attn_book.check.zoo import StepByStep
 from attn_core import AdditiveAttention, MultiHeadAttention
 
 
@@ -99,7 +99,7 @@ class Crashing(StepByStep):
     [
         (Silent, "one_batch_is_learned", "after 80 steps on one batch the loss is 2.08, not near 0"),
         (OnlyThePast, "causal_sees_the_past_and_no_more", "output 0 in training mode depends only on inputs []"),
-        (OneHead, "heads_have_their_size", "weighted alike: there are fewer heads than asked for"),
+        (OneHead, "heads_have_their_size", "weighted alike: there are fewer heads than requested"),
         (Narrow, "shapes_are_right", "(3, 5, 16) went in, (3, 4, 16) came out"),
         (Crashing, "shapes_are_right", "RuntimeError: no memory"),
     ],

@@ -8,15 +8,14 @@ from collections import Counter
 import pytest
 import torch
 
-from attn_book.corpus import ambiguous
-from attn_book.corpus.ambiguous import KINDS, SENSES, SURROUNDINGS, ambiguous_words
-from attn_book.corpus.lexicon import NOUNS
+from attn_book.corpus import KINDS, NOUNS, SENSES, ambiguous, ambiguous_words
+from attn_book.corpus.ambiguous import SURROUNDINGS
 from attn_book.corpus.morphology import elides
 from attn_core.data import Vocab
 
 HASH = """
 import zlib
-from attn_book.corpus.ambiguous import ambiguous_words
+from attn_book.corpus import ambiguous_words
 c = ambiguous_words(train=120, valid=12, test=12, seed=7)
 text = repr([[(e.word, e.sense, e.position, e.deciding, e.kind, e.paragraph.source, e.paragraph.target)
               for e in part] for part in (c.train, c.valid, c.test)])

@@ -2,10 +2,10 @@
 
 import pytest
 
+from attn_book.corpus import NOUNS
 from attn_book.corpus.clauses import write
-from attn_book.corpus.lexicon import ADJECTIVES, NOUNS
-from attn_book.corpus.tree import Clause, Joined, NounPhrase, Place, Pronoun, Relative, Sentence, Several
-from attn_book.corpus.verbs import BE, GIVING, INTRANSITIVE, SAYING, TRANSITIVE
+from attn_book.corpus.lexicon import ADJECTIVES, BE, GIVING, INTRANSITIVE, SAYING, TRANSITIVE
+from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Relative, Sentence, Several
 
 VERB = {verb.english: verb for verb in (*SAYING, *INTRANSITIVE, *GIVING, *TRANSITIVE)}
 THINK, KNOW_THAT = VERB["think"], SAYING[2]

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from attn_book.corpus import EXAMPLE, corpus
-from attn_book.corpus.lexicon import HELD_PAIRS, NOUNS
+from attn_book.corpus import EXAMPLE, NOUNS, corpus
+from attn_book.corpus.lexicon import HELD_DESCRIPTIONS
 from attn_book.corpus.morphology import elides
 from attn_book.corpus.sampler import HELD_STRUCTURES
 
@@ -140,7 +140,7 @@ def held_by_its_words(pair):
     for i, word in enumerate(words):
         noun = singular(word)
         before = words[max(i - 2, 0) : i]
-        if noun and any((adjective, noun) in HELD_PAIRS for adjective in before[-1:]):
+        if noun and any((adjective, noun) in HELD_DESCRIPTIONS for adjective in before[-1:]):
             found.add("held-pair")
         relative = word == "who" or (word == "that" and noun is None and i and singular(words[i - 1]))
         if relative and word == "who" and words[i + 1] in ("does", "do", "did") and words[i + 2] == "not":

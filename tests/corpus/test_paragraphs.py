@@ -7,15 +7,14 @@ from collections import Counter
 
 import pytest
 
-from attn_book.corpus import paragraphs
-from attn_book.corpus.lexicon import NOUNS
+from attn_book.corpus import NOUNS, VERBS, Paragraph, paragraph_corpus, paragraphs
 from attn_book.corpus.morphology import elides
-from attn_book.corpus.paragraphs import STORIES, VERBS, Paragraph, paragraph_corpus
+from attn_book.corpus.paragraphs import STORIES
 from attn_core.data import Pair
 
 HASH = """
 import zlib
-from attn_book.corpus.paragraphs import paragraph_corpus
+from attn_book.corpus import paragraph_corpus
 c = paragraph_corpus(train=200, valid=20, test=20, seed=7)
 text = repr([[(p.cast, p.setting, p.story, [(s.source, s.target, sorted(s.links)) for s in p.sentences]) for p in part]
              for part in (c.train, c.valid, c.test)])
@@ -183,7 +182,7 @@ def test_the_same_on_every_machine(hash_seed):
 
 @pytest.mark.parametrize("wrong", [{"train": -1}, {"valid": 1.0}, {"test": True}, {"seed": "1"}])
 def test_wrong_sizes_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected an integer of 0 or more, got"):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected an integer of at least 0, got"):
         paragraph_corpus(**{"train": 0, "valid": 0, "test": 0, **wrong})
 
 

@@ -1,8 +1,6 @@
 import pytest
 
-from attn_book.corpus.lexicon import NOUNS
-from attn_book.corpus.paragraphs import paragraph_corpus
-from attn_book.corpus.plausible import plausible_sentences
+from attn_book.corpus import NOUNS, paragraph_corpus, plausible_sentences
 
 CORPUS = paragraph_corpus(train=600, valid=0, test=600)
 EXAMPLES = plausible_sentences(CORPUS.test, without=CORPUS.train)

@@ -9,16 +9,14 @@ from collections import Counter
 import pytest
 import torch
 
-from attn_book.corpus import sentence_pairs
-from attn_book.corpus.lexicon import ADJECTIVES, NOUNS
-from attn_book.corpus.paragraphs import VERBS, Paragraph, paragraph_corpus
-from attn_book.corpus.sentence_pairs import FAMILIES, entailments, is_held, next_sentences
+from attn_book.corpus import NOUNS, VERBS, Paragraph, entailments, next_sentences, paragraph_corpus, sentence_pairs
+from attn_book.corpus.lexicon import ADJECTIVES
+from attn_book.corpus.sentence_pairs import FAMILIES, is_held
 from attn_core.data import Pair, Vocab
 
 HASH = """
 import zlib
-from attn_book.corpus.paragraphs import paragraph_corpus
-from attn_book.corpus.sentence_pairs import entailments, next_sentences
+from attn_book.corpus import entailments, next_sentences, paragraph_corpus
 c = entailments(train=160, valid=16, test=16, combinations=64, seed=7)
 text = repr([[(e.premise.source, e.premise.target, e.hypothesis.source, e.hypothesis.target, e.follows, e.family,
                sorted(e.combinations)) for e in part] for part in (c.train, c.valid, c.test, c.combinations)])

@@ -14,7 +14,7 @@ HARMLESS = {
     "endless loop in a cell of its own": LOOP,
     "50 GB": "import torch\nx = torch.empty(50 * 2**30, dtype=torch.uint8)",
     "patched torch.allclose": "import torch\ntorch.allclose = lambda *_, **__: True",
-    "patched check": "from attn_core import check\ncheck.masked_softmax = lambda *_, **__: None",
+    "patched check": "from attn_book import check\ncheck.softmax_with_mask = lambda *_, **__: None",
     "reads the sources": f"print(open('../source/{NAME}/{NAME}.ipynb').read())",
     "opens a socket": "import socket\nsocket.create_connection(('192.0.2.1', 80), 1)",
     "forks": "import os, time\nfor _ in range(500):\n    if not os.fork():\n        time.sleep(9)\n        os._exit(0)",
@@ -51,7 +51,7 @@ def graded(course):
 
     loop = "from time import sleep\n" + wrong.format(name, "[sleep(1) for _ in iter(int, 1)]")
     hand_in(course, "loop in an answer", NAME, answered(course, NAME, {**solutions(course, NAME), name: loop}))
-    cheat = f"from attn_core import check\ndef {name}(*args):\n    raise AssertionError('passed')"
+    cheat = f"from attn_book import check\ndef {name}(*args):\n    raise AssertionError('passed')"
     hand_in(course, "raises on purpose", NAME, answered(course, NAME, {**solutions(course, NAME), name: cheat}))
     always = (
         "class Yes:\n    def __eq__(self, other):\n        return True\n    __lt__ = __gt__ = __le__ = __ge__ = __eq__"
@@ -60,7 +60,7 @@ def graded(course):
     hand_in(course, "equal to everything", NAME, answered(course, NAME, {**solutions(course, NAME), name: yes}))
 
     patched = "import torch\ntorch.allclose = torch.equal = torch.isclose = lambda *_, **__: True\n"
-    patched += "from attn_core import check\nfor one in vars(check).values():\n"
+    patched += "from attn_book import check\nfor one in vars(check).values():\n"
     patched += "    if isinstance(one, check.Check):\n        one.answer, one.cases = None, lambda draw: []\n"
     wrongs = {
         task: wrong.format(task, "None") for task, code in solutions(course, NAME).items() if code.startswith("def")

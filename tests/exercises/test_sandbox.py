@@ -53,7 +53,7 @@ def test_a_cell_shows_what_it_printed_its_value_and_its_pictures(student):
 
 
 def test_it_has_the_book_s_package_and_none_of_the_course(student):
-    assert "ok" in seen(student, "from attn_core import check, attention\nprint('ok')")
+    assert "ok" in seen(student, "from attn_book import check\nfrom attn_core import attention\nprint('ok')")
     for path in (
         KIT,
         KIT / "source",
@@ -168,6 +168,7 @@ def test_a_test_is_told_apart_from_a_hidden_one():
         "seen\n",
         "A hidden test fails.",
     )
-    assert "stops with an error" in run_test("", "from attn_core import check\ncheck.attention(len, seed=0)", {})[1]
-    hidden = "from attn_core import check\ncheck.attention(lambda *_: None, seed=0)"
+    hidden = "from attn_book import check\ncheck.dot_product_attention(len, seed=0)"
+    assert "stops with an error" in run_test("", hidden, {})[1]
+    hidden = "from attn_book import check\ncheck.dot_product_attention(lambda *_: None, seed=0)"
     assert "It returns None" in run_test("", hidden, {})[1]

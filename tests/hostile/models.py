@@ -7,9 +7,7 @@ from torch import nn
 
 import attn_core
 from attn_book.attribution import occlude, rollout
-from attn_book.corpus.drawings import draw_scenes
-from attn_book.corpus.sentence_pairs import next_sentences
-from attn_book.corpus.texts import two_part_texts
+from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_core import Dense, SlidingWindow
 from attn_core.context import (

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from attn_book.corpus.paragraphs import paragraph_corpus
-from attn_book.corpus.texts import next_sentence_texts, two_part_texts
+from attn_book.corpus import next_sentence_texts, paragraph_corpus, two_part_texts
 from attn_core.data import Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain import (

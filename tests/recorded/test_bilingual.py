@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from attn_book.corpus.paragraphs import paragraph_corpus
+from attn_book.corpus import paragraph_corpus
 from recorded import bilingual
 
 PARAGRAPHS = paragraph_corpus(train=80, valid=0, test=0).train

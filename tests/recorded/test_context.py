@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attn_book.corpus.ambiguous import KINDS, ambiguous_words
+from attn_book.corpus import KINDS, ambiguous_words
 from attn_core import capture_attention
 from attn_core.data import Vocab
 from recorded import context

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attn_book.corpus.drawings import COLOURS, HELD_PAIRS, SHAPES, TRAINED_PAIRS, draw_scenes
+from attn_book.corpus import COLOURS, HELD_PAIRS, SHAPES, TRAINED_PAIRS, draw_scenes
 from recorded import captions, images
 
 

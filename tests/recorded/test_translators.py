@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attn_book.corpus import corpus
-from attn_book.corpus.grammar import EXAMPLE
+from attn_book.corpus import EXAMPLE, corpus
 from attn_book.widgets import Translator
 from attn_core.data import Vocab
 from attn_core.decode import translate

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attn_book.corpus.drawings import DrawingBatches, draw_scenes
+from attn_book.corpus import DrawingBatches, draw_scenes
 from attn_core.data import Batch, Vocab
 from attn_core.decode import beam, greedy
 from attn_core.metrics import alignment_error

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from attn_book.corpus.drawings import draw_scenes
+from attn_book.corpus import draw_scenes
 from attn_book.plots import MARK
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
 

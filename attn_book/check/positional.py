@@ -1,4 +1,4 @@
-"""Checks of chapter 4: sinusoids, and what they say about before and after."""
+"""Checks of chapter 4: sinusoidal positions, and how a product of two of them tells before from after."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SHIFT = (_PAGE, "A shift is a rotation")
 
 def _sinusoid_cases(draw: Inputs) -> Iterator[Case]:
     size = 2 * draw.whole(3, 8)
-    yield Case("the first places", (torch.arange(draw.whole(6, 12)).float(), size, 10_000.0))
-    yield Case("some later places", (20 * draw.uniform(5) + 5, size + 2, 10.0 * draw.whole(2, 20)))
+    yield Case("the first positions", (torch.arange(draw.whole(6, 12)).float(), size, 10_000.0))
+    yield Case("some later positions", (20 * draw.uniform(5) + 5, size + 2, 10.0 * draw.whole(2, 20)))
     yield Case("an odd size", (20 * draw.uniform(5), size + 1, 100.0), edge=True)
-    yield Case("places before the first", (-20 * draw.uniform(4), size, 100.0), edge=True)
+    yield Case("positions before the first", (-20 * draw.uniform(4), size, 100.0), edge=True)
     yield Case("a size of 1", (torch.arange(4.0), 1, 100.0), edge=True)
 
 
-def waves(places: Tensor, d: int, frequencies: Tensor) -> Tensor:
-    """Sines and cosines side by side, ``(n, d)``, of ``places (n,)`` at ``frequencies``, one for each pair."""
-    angles = places[:, None] * frequencies
+def waves(positions: Tensor, d: int, frequencies: Tensor) -> Tensor:
+    """Sines and cosines side by side, ``(n, d)``, of ``positions (n,)`` at ``frequencies``, one for each pair."""
+    angles = positions[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :d]
 
 
@@ -39,24 +39,24 @@ def _frequencies(d: int, base: float, factor: float = 1.0) -> Tensor:
     return base ** (-factor * torch.arange(0, d, 2) / d)
 
 
-def _halves(places: Tensor, d: int, base: float) -> Tensor:
-    angles = places[:, None] * _frequencies(d, base)
+def _halves(positions: Tensor, d: int, base: float) -> Tensor:
+    angles = positions[:, None] * _frequencies(d, base)
     return torch.cat([angles.sin(), angles.cos()], -1)[:, :d]
 
 
-def _cosine_first(places: Tensor, d: int, base: float) -> Tensor:
-    angles = places[:, None] * _frequencies(d, base)
+def _cosine_first(positions: Tensor, d: int, base: float) -> Tensor:
+    angles = positions[:, None] * _frequencies(d, base)
     return torch.stack([angles.cos(), angles.sin()], -1).flatten(-2)[:, :d]
 
 
-def _own_frequencies(places: Tensor, d: int, base: float) -> Tensor:
-    angles = places[:, None] * base ** (-torch.arange(d) / d)
+def _own_frequencies(positions: Tensor, d: int, base: float) -> Tensor:
+    angles = positions[:, None] * base ** (-torch.arange(d) / d)
     return torch.where(torch.arange(d) % 2 == 0, angles.sin(), angles.cos())
 
 
 sinusoids = Check(
     "sinusoids",
-    answer=lambda places, d, base: waves(places, d, _frequencies(d, base)),
+    answer=lambda positions, d, base: waves(positions, d, _frequencies(d, base)),
     cases=_sinusoid_cases,
     close=1e-3,
     misconceptions=[
@@ -79,33 +79,33 @@ sinusoids = Check(
             _SHIFT,
         ),
         Misconception(
-            lambda places, d, base: waves(places, d, _frequencies(d, base, 0.5)),
+            lambda positions, d, base: waves(positions, d, _frequencies(d, base, 0.5)),
             "the exponent is −j/d instead of −2j/d",
             "There are d/2 pairs, and the exponent runs from 0 to nearly −1.",
             _WHERE,
         ),
         Misconception(
-            lambda places, d, base: waves(places, d, _frequencies(d, base, -1.0)),
+            lambda positions, d, base: waves(positions, d, _frequencies(d, base, -1.0)),
             "the frequencies rise from pair to pair",
-            "They fall: the exponent is negative.",
+            "The frequencies must fall: the exponent is negative.",
             _WAVES,
         ),
         Misconception(
-            lambda places, d, base: waves(places, d, _frequencies(d, 10_000.0)),
+            lambda positions, d, base: waves(positions, d, _frequencies(d, 10_000.0)),
             "the base is always 10,000",
-            "It is an argument here.",
+            "The base is an argument of this function.",
             _WHERE,
         ),
         Misconception(
-            lambda places, d, base: waves(torch.arange(len(places)).float(), d, _frequencies(d, base)),
-            "the places are counted from 0 instead of read",
-            "A word that comes later, alone, must get the encoding of its own place.",
+            lambda positions, d, base: waves(torch.arange(len(positions)).float(), d, _frequencies(d, base)),
+            "the positions are counted from 0 instead of taken from the arguments",
+            "A word that arrives later, without the others, must get the encoding of its own position.",
             _WHERE,
         ),
     ],
     hints=[
         "The frequencies are base ** (-torch.arange(0, d, 2) / d), one for each pair of columns.",
-        "places[:, None] * frequencies holds all angles: a row for each place.",
+        "positions[:, None] * frequencies holds all angles: a row for each position.",
         "torch.stack([angles.sin(), angles.cos()], -1).flatten(-2) puts them side by side; [:, :d] cuts an odd size.",
     ],
 )
@@ -134,8 +134,8 @@ def _order_cases(draw: Inputs) -> Iterator[Case]:
 
 def _block(d: int, entries: dict[tuple[int, int], float]) -> Tensor:
     matrix = torch.zeros(d, d)
-    for place, value in entries.items():
-        matrix[place] = value
+    for position, value in entries.items():
+        matrix[position] = value
     return matrix
 
 
@@ -147,7 +147,7 @@ order_matrix = Check(
     misconceptions=[
         Misconception(
             lambda d: _block(d, {(0, 1): 1.0, (1, 0): -1.0}),
-            "the quarter turn goes the other way",
+            "the quarter turn is in the other direction",
             "Then the product is sin(i − j): positive before, and negative after.",
             _SHIFT,
         ),
@@ -165,20 +165,20 @@ order_matrix = Check(
         ),
         Misconception(
             lambda d: _block(d, {(0, 0): 1.0, (1, 1): 1.0}),
-            "the first pair is left as it is",
+            "the first pair is left unchanged",
             "Its product is cos(j − i), the same before and after.",
             _SHIFT,
         ),
         Misconception(
             lambda d: _block(d, {(1, 0): 1.0}),
-            "one sine meets one cosine, and not the other way round",
-            "cos i · sin j depends on the places. Only with −sin i · cos j does it become sin(j − i).",
+            "one sine is multiplied with one cosine, but not the other way round",
+            "cos i · sin j depends on the positions. Only with −sin i · cos j does it become sin(j − i).",
             _SHIFT,
         ),
         Misconception(
             lambda d: _block(d, {(0, 2): -1.0, (2, 0): 1.0}),
-            "the sines of two pairs meet",
-            "A turn takes place within a pair: sine and cosine of one frequency.",
+            "the sines of two pairs are multiplied",
+            "A rotation takes place within one pair: the sine and the cosine of one frequency.",
             _SHIFT,
         ),
     ],

@@ -1,4 +1,4 @@
-"""The bug zoo: multi-head attention step by step, and ten ways to get one step wrong that no shape test notices.
+"""The bug zoo: multi-head attention step by step, and ten versions with one wrong step that no shape test notices.
 
 ``specimen(number)`` gives a broken layer as a black box; ``reveal(number)`` says what is wrong with it.
 """
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 
 class StepByStep(nn.Module):
-    """Multi-head attention with every step in a method of its own. This one is right; each of the ten breaks one step.
+    """Multi-head attention with each step in a method of its own. This one is right; each of the ten breaks one step.
 
     Called as ``layer(queries, keys, mask=…, causal=…)`` with ``queries (B, T, C)``, ``keys (B, S, C)``, by default the
     queries, and a boolean ``mask`` (True = may attend) that broadcasts to ``(B, H, T, S)``; returns ``(B, T, C)``. The
-    keys are the values too. For use there is ``attn_core.MultiHeadAttention``; its weights fit.
+    keys are the values too. Use ``attn_core.MultiHeadAttention`` in practice; it has the same parameters.
 
     Source: Vaswani et al. 2017, section 3.2.2.
     """
@@ -43,14 +43,14 @@ class StepByStep(nn.Module):
         return q @ k.mT / math.sqrt(q.shape[-1])
 
     def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
-        """Which scores count: ``(B, H, T, S)``, or what broadcasts to it."""
+        """Which keys are visible: ``(B, H, T, S)``, or a shape that broadcasts to it."""
         allowed = torch.ones(shape, dtype=torch.bool, device=device)
         if causal:
             allowed = allowed.tril(shape[3] - shape[2])
         return allowed if mask is None else allowed & mask
 
     def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
-        """Softmax over the keys that count; a row without any gets zeros."""
+        """Softmax over the visible keys; a row without any gets zeros."""
         weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
         return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
@@ -172,7 +172,7 @@ class HeadsOfSizeOne(StepByStep):
         super().__init__(model_dim, model_dim)
 
 
-_CAGES = (
+_BROKEN = (
     CausalWhileTraining,
     MergeByView,
     MaskAfterSoftmax,
@@ -185,30 +185,30 @@ _CAGES = (
     MaskOfAnotherSentence,
 )
 
-SPECIMENS = len(_CAGES)
-"""How many there are."""
+SPECIMENS = len(_BROKEN)
+"""The number of broken layers."""
 
 
 def specimen(number: int) -> type[StepByStep]:
-    """A broken layer's class, to be called with ``model_dim`` and ``num_heads``; its name and print give nothing away.
+    """The class of a broken layer, to be called with ``model_dim`` and ``num_heads``; its name does not reveal the bug.
 
     Raises:
-        ValueError: ``number`` is not one of 1 to 10.
+        ValueError: if ``number`` is not an integer from 1 to 10.
     """
-    return type("Specimen", (_cage(number),), {"__doc__": "A multi-head attention with one bug."})
+    return type("Specimen", (_broken(number),), {"__doc__": "A multi-head attention with one bug."})
 
 
 def reveal(number: int) -> str:
-    """What is wrong with a specimen, and what follows from it.
+    """The bug of a specimen, and its consequences.
 
     Raises:
-        ValueError: ``number`` is not one of 1 to 10.
+        ValueError: if ``number`` is not an integer from 1 to 10.
     """
-    text = " ".join((_cage(number).__doc__ or "").split())
-    return f"{_cage(number).__name__}: {text}"
+    text = " ".join((_broken(number).__doc__ or "").split())
+    return f"{_broken(number).__name__}: {text}"
 
 
-def _cage(number: int) -> type[StepByStep]:
+def _broken(number: int) -> type[StepByStep]:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= SPECIMENS:
         raise ValueError(f"number: expected a specimen from 1 to {SPECIMENS}, got {number!r}")
-    return _CAGES[number - 1]
+    return _BROKEN[number - 1]

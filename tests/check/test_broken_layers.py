@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_book.check import layer_tests, zoo
+from attn_book.check import broken_layers, layer_tests
 from attn_core import MultiHeadAttention, masks
 from tests.test_multi_head import by_loops
 
@@ -26,9 +26,9 @@ SYMPTOMS = {
 @pytest.fixture(scope="module")
 def found():
     made = {}
-    for number in range(1, zoo.SPECIMENS + 1):
-        name = zoo.reveal(number).split(":")[0]
-        made[name] = layer_tests.symptoms(zoo.specimen(number))
+    for number in range(1, broken_layers.SPECIMENS + 1):
+        name = broken_layers.reveal(number).split(":")[0]
+        made[name] = layer_tests.symptoms(broken_layers.specimen(number))
     return made
 
 
@@ -50,7 +50,7 @@ def test_no_two_bugs_have_the_same_symptoms():
 @pytest.mark.parametrize("causal", [False, True])
 def test_step_by_step_equals_heads_computed_in_loops(causal):
     torch.manual_seed(1)
-    layer, x, mask = zoo.StepByStep(12, 3), torch.randn(2, 5, 12), masks.padding(torch.tensor([5, 3]), 5)
+    layer, x, mask = broken_layers.StepByStep(12, 3), torch.randn(2, 5, 12), masks.padding(torch.tensor([5, 3]), 5)
     layer.num_kv_heads, layer.head_dim = 3, 4  # what the loops want to know
     wanted = by_loops(layer, x, x, x, causal=causal, mask=mask)
     torch.testing.assert_close(layer(x, mask=mask, causal=causal).double(), wanted, atol=3e-6, rtol=0)
@@ -58,7 +58,7 @@ def test_step_by_step_equals_heads_computed_in_loops(causal):
 
 def test_its_weights_and_gradients_are_those_of_the_layer_in_use():
     torch.manual_seed(1)
-    layer, ours = zoo.StepByStep(12, 3), MultiHeadAttention(12, 3)
+    layer, ours = broken_layers.StepByStep(12, 3), MultiHeadAttention(12, 3)
     ours.load_state_dict(layer.state_dict())
     x, keys = torch.randn(2, 5, 12, requires_grad=True), torch.randn(2, 7, 12)
     mask = masks.padding(torch.tensor([7, 0]), 7)
@@ -69,16 +69,16 @@ def test_its_weights_and_gradients_are_those_of_the_layer_in_use():
 
 
 def test_a_specimen_gives_nothing_away():
-    for number in range(1, zoo.SPECIMENS + 1):
-        kind, bug = zoo.specimen(number), zoo.reveal(number).split(":")[0]
+    for number in range(1, broken_layers.SPECIMENS + 1):
+        kind, bug = broken_layers.specimen(number), broken_layers.reveal(number).split(":")[0]
         layer = kind(16, 4)
         assert kind.__name__ == type(layer).__name__ == "Specimen" and bug not in repr(layer) + (kind.__doc__ or "")
-        layer.load_state_dict(zoo.StepByStep(16, 4).state_dict())
+        layer.load_state_dict(broken_layers.StepByStep(16, 4).state_dict())
         assert [type(module) for module in layer.children()] == [nn.Linear] * 4
 
 
 @pytest.mark.parametrize("number", [0, 11, True, "3"])
 def test_a_wrong_number_is_named(number):
-    for function in (zoo.specimen, zoo.reveal):
+    for function in (broken_layers.specimen, broken_layers.reveal):
         with pytest.raises(ValueError, match="^number: expected a specimen from 1 to 10, got"):
             function(number)

@@ -1,4 +1,4 @@
-"""Checks of chapter 3: a sequence that is continued from a cache, and a bias that can move."""
+"""Checks of chapter 3: attention with a cache, and the values' bias moved into the output projection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _join(k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor) -> tuple[Tensor,
 
 
 def _shifted(shift: int, q: Tensor, *parts: Tensor) -> Results:
-    """As the right answer, but the diagonal stands ``shift`` places to the right."""
+    """Like the right answer, but with the diagonal of the mask ``shift`` positions further to the right."""
     k, v = _join(*parts)
     past = k.shape[2] - q.shape[2]
     seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(past + shift)
@@ -65,55 +65,56 @@ cached_attention = Check(
         Misconception(
             _from_the_left,
             "the causal mask begins at the first key",
-            "The first new word stands after all that is cached, and sees it: the diagonal lies S − T places further.",
+            "The first new word comes after the cached words and attends to them: the diagonal is S − T "
+            "positions further right.",
             _USES,
         ),
         Misconception(
             lambda q, *parts: (attention(q, *_join(*parts)), *_join(*parts)),
-            "the new words see each other without a mask",
-            "Given as one chunk they would read ahead, and given one by one they could not.",
+            "the new words attend to each other without a mask",
+            "As one chunk, the words would then attend to later words, which they cannot do one by one.",
             _USES,
         ),
         Misconception(
             lambda q, *parts: _shifted(1, q, *parts),
-            "the diagonal stands one place too far to the right",
-            "Each new word then sees the one after it.",
+            "the diagonal is one position too far to the right",
+            "Each new word then attends to the one after it.",
             _USES,
         ),
         Misconception(
             lambda q, *parts: _shifted(-1, q, *parts),
-            "a new word does not see itself",
-            "Its own key and value join the cache before it asks.",
+            "a new word does not attend to itself",
+            "Its own key and value join the cache before its query is used.",
             _USES,
         ),
         Misconception(
             lambda q, k, v, past_k, past_v: (attention(q, past_k, past_v), *_join(k, v, past_k, past_v)),
-            "the new words look at the cache alone",
-            "Their own keys and values join it before they ask.",
+            "the new words attend only to the cache",
+            "Their own keys and values join it before their queries are used.",
             _USES,
         ),
         Misconception(
             lambda q, k, v, past_k, past_v: (attention(q, k, v, causal=True), *_join(k, v, past_k, past_v)),
-            "the new words look at each other alone",
-            "The cache is there to be read.",
+            "the new words attend only to each other",
+            "They must attend to the cached keys too.",
             _USES,
         ),
         Misconception(
             lambda q, k, v, past_k, past_v: (_shifted(0, q, k, v, past_k, past_v)[0], past_k, past_v),
-            "the cache is returned as it came",
-            "The next words will look for these words' keys and values in it.",
+            "the cache is returned unchanged",
+            "The next words need the keys and values of these words in it.",
             _USES,
         ),
         Misconception(
             _past_last,
-            "what is new is put before what is cached",
-            "A key's place in the cache is its place in the sequence.",
+            "the new keys are put before the cached ones",
+            "A key's position in the cache is its position in the sequence.",
             _USES,
         ),
     ],
     hints=[
-        "Join first: torch.cat([past_k, k], dim=2), and the values in the same way. Then ask.",
-        "Query i of T sees the first S − T + i + 1 of the S keys: torch.ones(T, S).bool().tril(S - T).",
+        "Join first: torch.cat([past_k, k], dim=2), and the values in the same way. Then attend.",
+        "Query i of T attends to the first S − T + i + 1 of the S keys: torch.ones(T, S).bool().tril(S - T).",
     ],
 )
 
@@ -127,7 +128,7 @@ def _bias_cases(draw: Inputs) -> Iterator[Case]:
         yield Case(name, (draw.normal(size), draw.normal(size, size), draw.normal(size)))
     size = draw.whole(3, 5)
     wide = (draw.normal(2 * size), draw.normal(size, 2 * size), draw.normal(size))
-    yield Case("heads that are wider together than the model", wide, edge=True)
+    yield Case("heads that together are wider than the model", wide, edge=True)
 
 
 folded_bias = Check(
@@ -138,42 +139,42 @@ folded_bias = Check(
         Misconception(
             lambda value_bias, weight, bias: bias + value_bias,
             "the two biases are added as they are",
-            "The bias of the values passes the output projection, as the values do.",
+            "The bias of the values passes through the output projection, as the values do.",
             _HEADS,
         ),
         Misconception(
             lambda value_bias, weight, bias: bias + weight.T @ value_bias,
-            "the weight is read the other way round",
-            "nn.Linear keeps its weight as (out, in), so that it gives W x.",
+            "the weight matrix is transposed",
+            "nn.Linear stores its weight as (out, in) and computes W x.",
             _HEADS,
         ),
         Misconception(
             lambda value_bias, weight, bias: weight @ value_bias,
-            "the bias that was there is lost",
-            "What the values' bias becomes is added to it.",
+            "the bias of the output projection is lost",
+            "The projected bias of the values is added to it.",
             _HEADS,
         ),
         Misconception(
             lambda value_bias, weight, bias: weight @ (value_bias + bias),
-            "both biases pass the output projection",
-            "Its own bias is added after it.",
+            "both biases pass through the output projection",
+            "The output projection's own bias is added after it.",
             _HEADS,
         ),
         Misconception(
             lambda value_bias, weight, bias: bias - weight @ value_bias,
-            "what the values' bias becomes is subtracted",
-            "It is taken from the values, and must come back here.",
+            "the projected bias of the values is subtracted",
+            "It was removed from the values, so it must be added at this point.",
             _HEADS,
         ),
         Misconception(
             lambda value_bias, weight, bias: bias + weight.sum(1) * value_bias,
-            "each row of the weight is added up, and times one entry of the bias",
+            "each row of the weight is summed and multiplied by one entry of the bias",
             "Entry i of W b is the sum of W[i, j] · b[j] over j.",
             _HEADS,
         ),
     ],
     hints=[
         "The weights of a query add up to one: a mean of v + b is the mean of v, plus b.",
-        "The output projection turns b into W b. Add it to the bias that is there.",
+        "The output projection maps b to W b. Add it to the projection's own bias.",
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks of chapter 1: readings that guess each other, and what reaches the scores."""
+"""Checks of chapter 1: a leave-one-out estimate, and the gradient with respect to the scores."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _GRADIENT = (_PAGE, "What reaches the scores")
 def _reading_cases(draw: Inputs) -> Iterator[Case]:
     for name in ("a few readings", "other readings"):
         count = draw.whole(6, 12)
-        places = torch.arange(count) + 0.5 * draw.uniform(count)
-        yield Case(name, (places, 50 + 10 * draw.normal(count), 1.5 + float(draw.uniform())))
+        positions = torch.arange(count) + 0.5 * draw.uniform(count)
+        yield Case(name, (positions, 50 + 10 * draw.normal(count), 1.5 + float(draw.uniform())))
     yield Case("a single reading", (draw.uniform(1), 50 + draw.normal(1), 2.0), edge=True)
     apart = 100 * torch.arange(5) + 20 * draw.uniform(5)
     yield Case("readings that lie far apart", (apart, 50 + 10 * draw.normal(5), 1.5), edge=True)
 
 
-def _bumps(places: Tensor, width: float) -> Tensor:
-    return -((places[:, None] - places) ** 2) / (2 * width**2)
+def _bumps(positions: Tensor, width: float) -> Tensor:
+    return -((positions[:, None] - positions) ** 2) / (2 * width**2)
 
 
-def _others(places: Tensor) -> Tensor:
-    return ~torch.eye(len(places), dtype=torch.bool)
+def _others(positions: Tensor) -> Tensor:
+    return ~torch.eye(len(positions), dtype=torch.bool)
 
 
-def _from_others(places: Tensor, readings: Tensor, width: float, sign: int = 1) -> Tensor:
-    return right_softmax(sign * _bumps(places, width), _others(places)) @ readings
+def _from_others(positions: Tensor, readings: Tensor, width: float, sign: int = 1) -> Tensor:
+    return right_softmax(sign * _bumps(positions, width), _others(positions)) @ readings
 
 
-def _plain(places: Tensor, readings: Tensor, width: float) -> Tensor:
-    raised = _bumps(places, width).exp() * _others(places)
+def _plain(positions: Tensor, readings: Tensor, width: float) -> Tensor:
+    raised = _bumps(positions, width).exp() * _others(positions)
     return raised @ readings / raised.sum(-1)
 
 
-def _nearest(places: Tensor, readings: Tensor, width: float) -> Tensor:
-    return readings[_bumps(places, width).masked_fill(~_others(places), -math.inf).argmax(-1)]
+def _nearest(positions: Tensor, readings: Tensor, width: float) -> Tensor:
+    return readings[_bumps(positions, width).masked_fill(~_others(positions), -math.inf).argmax(-1)]
 
 
 leave_one_out = Check(
@@ -58,52 +58,53 @@ leave_one_out = Check(
     cases=_reading_cases,
     misconceptions=[
         Misconception(
-            lambda places, readings, width: _bumps(places, width).softmax(-1) @ readings,
-            "a reading may look at itself",
-            "It is its own nearest neighbour. The guess is then better the narrower the bump, and says nothing.",
+            lambda positions, readings, width: _bumps(positions, width).softmax(-1) @ readings,
+            "a reading takes part in its own estimate",
+            "A reading is its own nearest neighbour, so a narrower bump always seems better, and the error says "
+            "nothing.",
             _WIDTH,
         ),
         Misconception(
-            lambda places, readings, width: (_bumps(places, width).softmax(-1) * _others(places)) @ readings,
+            lambda positions, readings, width: (_bumps(positions, width).softmax(-1) * _others(positions)) @ readings,
             "a reading's weight on itself is removed after the softmax",
             "It has already taken its share, and the weights on the others add up to less than one.",
             _MASKS,
         ),
         Misconception(
-            lambda places, readings, width: _from_others(places, readings, width / math.sqrt(2)),
+            lambda positions, readings, width: _from_others(positions, readings, width / math.sqrt(2)),
             "the 2 below the square is missing",
             "The scores are −(q − k)² / 2h².",
             _AVERAGE,
         ),
         Misconception(
-            lambda places, readings, width: _from_others(places, readings, math.sqrt(width)),
+            lambda positions, readings, width: _from_others(positions, readings, math.sqrt(width)),
             "the width is not squared",
             "Distances are measured in widths, and then squared: −(q − k)² / 2h².",
             _AVERAGE,
         ),
         Misconception(
-            lambda places, readings, width: _from_others(places, readings, width, -1),
+            lambda positions, readings, width: _from_others(positions, readings, width, -1),
             "the minus before the square is missing",
             "Readings far away then count most.",
             _AVERAGE,
         ),
         Misconception(
-            lambda places, readings, width: _from_others(places, readings, 1e6),
-            "all other readings count alike",
+            lambda positions, readings, width: _from_others(positions, readings, 1e6),
+            "all other readings have the same weight",
             "That is the average: the width is not used.",
             _AVERAGE,
         ),
         Misconception(
             _nearest,
             "only the nearest other reading counts",
-            "That is a dictionary, the limit of a narrow bump.",
+            "That is a dictionary lookup, the limit of a very narrow bump.",
             _AVERAGE,
         ),
         Misconception(
-            lambda places, readings, width: (
-                _bumps(places, width).masked_fill(~_others(places), -math.inf).softmax(-1) @ readings
+            lambda positions, readings, width: (
+                _bumps(positions, width).masked_fill(~_others(positions), -math.inf).softmax(-1) @ readings
             ),
-            "nothing is done about a reading that has no others",
+            "a single reading, without others, is not handled",
             "Its softmax is 0/0. A sum over no readings is 0.",
             _MASKS,
         ),
@@ -115,9 +116,9 @@ leave_one_out = Check(
         ),
     ],
     hints=[
-        "places[:, None] - places holds all distances, each reading's from itself on the diagonal.",
+        "positions[:, None] - positions holds all distances, each reading's from itself on the diagonal.",
         "Fill the diagonal of the scores with −∞, then take the softmax over the last axis.",
-        "A single reading has no others: its row is empty, and its guess is 0.",
+        "A single reading has no others: its row is empty, and its estimate is 0.",
     ],
 )
 
@@ -149,13 +150,14 @@ score_gradient = Check(
         Misconception(
             lambda weights, values, upstream: upstream @ values.mT,
             "that is the gradient with respect to the weights",
-            "One step is left: through the softmax.",
+            "One step is missing: the softmax.",
             _GRADIENT,
         ),
         Misconception(
             lambda weights, values, upstream: weights * (upstream @ values.mT),
             "the term −α αᵀ of the softmax's Jacobian is missing",
-            "A rise of all scores of a row together changes no weight, so each row of the gradient adds up to 0.",
+            "Raising all scores of a row by the same amount changes no weight, so each row of the gradient adds "
+            "up to 0.",
             _GRADIENT,
         ),
         Misconception(
@@ -167,13 +169,13 @@ score_gradient = Check(
         Misconception(
             lambda weights, values, upstream: weights * (upstream @ (values - values.mean(-2, keepdim=True)).mT),
             "the plain mean of the values is subtracted",
-            "It is the mean by the weights, which is the query's output.",
+            "It must be the weighted mean, which is the query's output.",
             _GRADIENT,
         ),
         Misconception(
             lambda weights, values, upstream: -_through(weights, upstream @ values.mT),
-            "the sign is turned round",
-            "A score that rises raises its own weight.",
+            "the sign is reversed",
+            "A larger score must give a larger weight.",
             _GRADIENT,
         ),
         Misconception(

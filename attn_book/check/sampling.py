@@ -1,4 +1,4 @@
-"""Checks of chapter 9: a circuit that matches two tokens, and a cut before a word is drawn."""
+"""Checks of chapter 9: an induction circuit that matches two tokens, and nucleus sampling."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _text_cases(draw: Inputs) -> Iterator[Case]:
 
 
 def _repeated(draw: Inputs, rows: int, size: int) -> Tensor:
-    """Random tokens, of which ten come twice."""
+    """Random tokens, ten of which occur twice."""
     tokens = draw.ids(size, rows, 36)
     tokens[:, 20:30] = tokens[:, 4:14]
     return tokens
 
 
 def _known(tokens: Tensor) -> Tensor:
-    """Where a token and the one before it came together exactly once before, and not one place earlier."""
+    """Where a token and the one before it came together exactly once before, and not one position earlier."""
     before = tokens.roll(1, 1)
     same = (tokens[:, :, None] == tokens[:, None]) & (before[:, :, None] == before[:, None])
     same[:, :, 0] = False  # the first token has none before it
@@ -45,7 +45,7 @@ def _known(tokens: Tensor) -> Tensor:
 
 
 def _note(own: Tensor, back: int) -> Tensor:
-    """What stood so many places before; zeros where nobody did."""
+    """The tokens so many positions before, with zeros where there is none."""
     return functional.pad(own, (0, 0, back, 0))[:, :, : own.shape[2]]
 
 
@@ -53,7 +53,7 @@ _Circuit = Callable[[Tensor, int], Tensor]
 
 
 def _circuit(*, keys: tuple[int, int] = (1, 2), strength: tuple[float, float]) -> _Circuit:
-    """A query of the own token and the one before, a key of two notes, by how far they look back."""
+    """The attention of a query with two parts on a key with two parts, given by how far back each part looks."""
 
     def match_two(tokens: Tensor, vocab_size: int) -> Tensor:
         own = functional.one_hot(tokens, vocab_size).float()[:, None]
@@ -72,32 +72,33 @@ match_two = Check(
     misconceptions=[
         Misconception(
             _circuit(strength=(20.0, 0.0)),
-            "only the asking token is matched",
-            "Where it came more than once, several notes fit, and the answer is a coin's toss.",
+            "only the current token is matched",
+            "If it occurred more than once, several keys match, and the result is a mixture.",
             _CIRCUIT,
         ),
         Misconception(
             _circuit(strength=(0.0, 20.0)),
-            "only the token before the asking one is matched",
-            "Both must match, each with the note that belongs to it.",
+            "only the token before the current one is matched",
+            "Both tokens must match, each with its own part of the key.",
             _CIRCUIT,
         ),
         Misconception(
             _circuit(keys=(2, 1), strength=(20.0, 10.0)),
-            "the two notes are compared the wrong way round",
-            "The asking token meets the note of one place back, the one before it the note of two places back.",
+            "the two parts of the key are exchanged",
+            "The current token is compared with the token one position back, and the one before it with the "
+            "token two positions back.",
             _CIRCUIT,
         ),
         Misconception(
             _circuit(keys=(0, 1), strength=(20.0, 10.0)),
             "the keys hold their own token instead of the one before it",
-            "Then whoever asks finds itself, and repeats what it has just read.",
+            "Then each token matches itself, and repeats what it has just read.",
             _ONCE,
         ),
         Misconception(
             _circuit(keys=(2, 3), strength=(20.0, 10.0)),
-            "the token two places after the match is handed over",
-            "What comes next is the token right after: its notes are those of one and of two places back.",
+            "the token two positions after the match is returned",
+            "The prediction is the token right after the match, whose key holds the two tokens before it.",
             _ONCE,
         ),
         Misconception(
@@ -108,9 +109,9 @@ match_two = Check(
         ),
     ],
     hints=[
-        "A note is the one-hot token of one or of two places back, with zeros where there is none.",
-        "Query: the own token and the note of one place back. Key: the notes of one and of two places back.",
-        "Put the two parts side by side with torch.cat; the value is the own token.",
+        "Shift the one-hot tokens by one and by two positions, with zeros where there is no token.",
+        "Query: the current token and the one before it. Key: the tokens one and two positions back.",
+        "Put the two parts side by side with torch.cat; the value is the current token.",
     ],
 )
 
@@ -122,7 +123,7 @@ def _share_cases(draw: Inputs) -> Iterator[Case]:
     for name, share in (("a share of .8", 0.8), ("a share of .5", 0.5)):
         yield Case(name, ((1.5 * draw.normal(draw.whole(2, 4), draw.whole(20, 40))).softmax(-1), share))
     sharp = torch.eye(6)[draw.ids(6, 3)] * 0.94 + 0.01
-    yield Case("one word that holds more than the share", (sharp, 0.9), edge=True)
+    yield Case("one word with more than the share", (sharp, 0.9), edge=True)
     yield Case("the whole", (draw.normal(2, 12).softmax(-1), 1.0), edge=True)
     yield Case("a single row", (draw.normal(12).softmax(-1), 0.3), edge=True)
 
@@ -158,32 +159,33 @@ nucleus = Check(
     misconceptions=[
         Misconception(
             _without_crossing,
-            "the word that crosses the share is left out",
-            "Together the kept words must hold at least the share; and if one word holds more, nothing would be left.",
+            "the word that reaches the share is left out",
+            "The kept words must have at least this share together; otherwise nothing is left if one word has "
+            "more than the share.",
             _WRITES,
         ),
         Misconception(
             lambda probabilities, share: _kept(probabilities, share, more=1),
             "one word more than needed is kept",
-            "The fewest that hold the share: stop as soon as it is reached.",
+            "Keep the fewest words that reach the share: stop as soon as it is reached.",
             _WRITES,
         ),
         Misconception(
             lambda probabilities, share: _kept(probabilities, share, again=False),
-            "what is left is not divided by its sum",
-            "What is drawn from is a distribution: it must add up to one.",
+            "the remaining probabilities are not divided by their sum",
+            "The result is a probability distribution: it must add up to one.",
             _WRITES,
         ),
         Misconception(
             lambda probabilities, share: _kept(probabilities, share, descending=False),
             "words are collected from the least likely one on",
-            "The fewest words that hold a share are the likeliest ones.",
+            "The fewest words that reach a share are the most likely ones.",
             _WRITES,
         ),
         Misconception(
             _left_sorted,
             "the result stays in the order of the probabilities",
-            "Each word must find its own probability again: put them back with scatter.",
+            "Each probability must be at the position of its own word: put them back with scatter.",
             _WRITES,
         ),
         Misconception(
@@ -195,7 +197,7 @@ nucleus = Check(
     ],
     hints=[
         "Sort in descending order and take the cumulative sum.",
-        "A word stays if the words before it hold less than the share: cumsum − its own probability < share.",
-        "scatter puts the kept ones back to their places; then divide by the sum.",
+        "Keep a word if the words before it have less than the share: cumsum − its own probability < share.",
+        "scatter puts the kept probabilities back at their positions; then divide by the sum.",
     ],
 )

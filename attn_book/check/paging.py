@@ -1,4 +1,4 @@
-"""Checks of chapter 6: keys that lie scattered in blocks, and the blocks that a window touches."""
+"""Checks of chapter 6: gathering keys from a paged cache, and the blocks that a window touches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WINDOWS = (_PAGE, "Windows and sinks")
 
 
 def _stored(draw: Inputs, block: int, lengths: list[int], size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A pool of blocks in random order, the table, which ends in −1, and the lengths."""
+    """A pool of blocks in random order, the block table, which is padded with −1, and the lengths."""
     needed = [-(-length // block) for length in lengths]
     order = draw.uniform(sum(needed) + 3).argsort()
     table = torch.full((len(lengths), max(needed) + 1), -1)
@@ -43,7 +43,7 @@ def _cases(draw: Inputs) -> Iterator[Case]:
             spoiled[at] = pool[at]
     yield Case("slots that were never written and hold NaN", (spoiled, table, counts), edge=True)
     stale = torch.where(table < 0, table[1, 0], table)
-    yield Case("a table whose ends name blocks of another sequence", (spoiled, stale, counts), edge=True)
+    yield Case("a table padded with blocks of another sequence", (spoiled, stale, counts), edge=True)
     yield Case("a sequence of length 0", (pool, table, counts * torch.tensor([0, 1, 1])), edge=True)
 
 
@@ -71,14 +71,15 @@ gather_pages = Check(
     misconceptions=[
         Misconception(
             lambda pool, table, lengths: _read(pool, table)[:, : int(lengths.max())],
-            "a shorter sequence is read on past its end",
-            "What comes there is another sequence's, or was never written: −1 is the last block of the pool.",
+            "a shorter sequence is read past its end",
+            "The slots after the end belong to another sequence or were never written: −1 is the last block of "
+            "the pool.",
             _THROUGH,
         ),
         Misconception(
             _whole_blocks,
             "the last block of a sequence is read to its end",
-            "The sequence may end inside it; the slots after that hold anything.",
+            "The sequence may end inside the block, and the slots after that hold arbitrary values.",
             _THROUGH,
         ),
         Misconception(
@@ -92,7 +93,7 @@ gather_pages = Check(
         Misconception(
             lambda pool, table, lengths: _until(_read(pool, table.sort(1, descending=True).values), lengths),
             "the blocks are read in the order of their numbers",
-            "The table says which is first. Where a block lies in memory says nothing.",
+            "The block table gives the order, and it has nothing to do with where a block lies in memory.",
             _PAGES,
         ),
         Misconception(
@@ -104,7 +105,7 @@ gather_pages = Check(
         Misconception(
             lambda pool, table, lengths: _until(pool.flatten(0, 1).expand(len(table), -1, -1), lengths),
             "the pool is read from its beginning, without the table",
-            "Every sequence would find the same keys.",
+            "Every sequence would get the same keys.",
             _PAGES,
         ),
         Misconception(
@@ -112,15 +113,15 @@ gather_pages = Check(
                 _read(pool, table)[:, : int(lengths.max())]
                 * (torch.arange(int(lengths.max())) < lengths[:, None])[..., None]
             ),
-            "what lies after a sequence's end is multiplied by 0",
-            "0 times NaN is NaN. Fill these places with zeros instead.",
+            "the slots after a sequence's end are multiplied by 0",
+            "0 times NaN is NaN. Fill these positions with zeros instead.",
             _THROUGH,
         ),
     ],
     hints=[
         "Word i of a sequence lies in block table[i // P], slot i % P.",
         "pool[table] is (B, M, P, D): flatten blocks and slots into one axis, and cut at the longest length.",
-        "masked_fill what lies after each length with 0; a product would let NaN through.",
+        "Fill the slots after each length with 0, with masked_fill; a product would let NaN through.",
     ],
 )
 
@@ -150,37 +151,41 @@ blocks_touched = Check(
     misconceptions=[
         Misconception(
             lambda window, block: (window // block, _ceil(window - 1, block) + 1),
-            "the least number is rounded down",
-            "A window that begins with a block and ends inside another one needs that one too.",
+            "the smallest number is rounded down",
+            "A window that begins with a block and ends inside another block touches that block too.",
             _PAGES,
         ),
         Misconception(
             lambda window, block: (_ceil(window, block), _ceil(window, block)),
             "the window always begins at the start of a block",
-            "It moves on with every word, and so begins anywhere in a block.",
+            "The window moves with every word, so it can begin anywhere in a block.",
             _WINDOWS,
         ),
         Misconception(
             lambda window, block: (_ceil(window, block), _ceil(window, block) + 1),
-            "one block more than the least is taken for the most",
-            "A window of one word more than whole blocks never needs another one: try 17 words, and blocks of 16.",
+            "the largest number is taken to be one more than the smallest",
+            "A window one word longer than a number of whole blocks never touches more: try 17 words with blocks "
+            "of 16.",
             _WINDOWS,
         ),
         Misconception(
             lambda window, block: (_ceil(window, block), window // block + 2),
-            "a block is counted for each end, and all whole ones between",
-            "Both ends can lie in blocks of their own only if what is left over has at least two words.",
+            "one block is counted for each end, and all whole blocks between them",
+            "The ends can lie in two further blocks only if at least two words are left over.",
             _WINDOWS,
         ),
         Misconception(
             lambda window, block: (_ceil(window - 1, block) + 1, _ceil(window, block)),
-            "least and most are exchanged",
-            "The least comes first.",
+            "the smallest and the largest number are exchanged",
+            "The smallest comes first.",
             _WINDOWS,
         ),
     ],
     hints=[
-        "Slide the window along: len({place // block for place in range(end − window, end)}), for many ends.",
-        "It needs fewest blocks if it begins with a block, and most if it begins with a block's last word.",
+        "Slide the window along: len({position // block for position in range(end − window, end)}), for many ends.",
+        (
+            "It touches the fewest blocks if it begins with a block, and the most if it begins with the last "
+            "word of a block."
+        ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Checks of chapter 6: which tiles of scores a mask leaves to be computed."""
+"""Checks of chapter 6: the tiles of scores that a mask leaves to be computed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _window_cases(draw: Inputs) -> Iterator[Case]:
     ):
         yield Case(name, (*draw.normal(3, words, size).unbind(0), window, tile))
     q, k, v = draw.normal(3, 5 * tile + 2, size).unbind(0)
-    yield Case("a window of no word before", (q, k, v, 0, tile), edge=True)
+    yield Case("a window of the word alone", (q, k, v, 0, tile), edge=True)
     yield Case("a window wider than the text", (q, k, v, 9 * tile, tile), edge=True)
     yield Case("one tile for the whole text", (q, k, v, 3, 9 * tile), edge=True)
 
@@ -43,15 +43,15 @@ def _way(
     further: int = 0,
     power: float = -0.5,
 ) -> _Way:
-    """A way to go: what is ``seen``, the ``first`` key, how many tiles ``further``, and the scale as a power of d."""
+    """One way to visit the tiles: the keys ``seen``, the ``first`` key, ``further`` tiles, the scale's power of d."""
 
     def windowed(q: Tensor, k: Tensor, v: Tensor, window: int, tile: int) -> tuple[Tensor, int]:
-        out, visited, place = torch.empty_like(v), 0, torch.arange(len(q))
+        out, visited, position = torch.empty_like(v), 0, torch.arange(len(q))
         for i in range(0, len(q), tile):
-            rows = place[i : i + tile, None]
+            rows = position[i : i + tile, None]
             state = OnlineSoftmax((len(rows),), v.shape[1])
             for j in range(first(i, window, tile) // tile * tile, min(i + 1 + further * tile, len(q)), tile):
-                hidden = ~seen(rows - place[j : j + tile], window)
+                hidden = ~seen(rows - position[j : j + tile], window)
                 scores = q[i : i + tile] @ k[j : j + tile].T * q.shape[1] ** power
                 state.add(scores.masked_fill(hidden, -math.inf), v[j : j + tile])
                 visited += 1
@@ -68,56 +68,56 @@ windowed = Check(
     misconceptions=[
         Misconception(
             _way(seen=lambda ago, window: (ago >= 0) & (ago < window)),
-            "the word that stands exactly the window's width before is hidden",
-            "The words before it and the word itself: that is one more than the window's width.",
+            "the word exactly one window's width back is masked",
+            "The window contains that many words before the word, and the word itself: one more than its width.",
             _SKIP,
         ),
         Misconception(
             _way(seen=lambda ago, window: ago <= window),
-            "later words in the last tile are not hidden",
-            "A tile on the diagonal is needed, but half of it is the future.",
+            "later words in the last tile are not masked",
+            "A tile on the diagonal is needed, but half of its keys come after their queries.",
             _SKIP,
         ),
         Misconception(
             _way(seen=lambda ago, window: ago >= 0),
-            "nothing is hidden in the first tile that is visited",
-            "It is needed for the tile's first query; for the later ones a part of it lies too far back.",
+            "nothing is masked in the first tile that is visited",
+            "It is needed for the first query of the tile, but for the later ones a part of it lies too far back.",
             _SKIP,
         ),
         Misconception(
             _way(seen=lambda ago, window: (ago > 0) & (ago <= window)),
-            "the word itself is hidden",
-            "It belongs to its own window.",
+            "the word itself is masked",
+            "A word belongs to its own window.",
             _SKIP,
         ),
         Misconception(
             _way(first=lambda i, window, tile: 0),
             "every tile from the beginning of the text is visited",
-            "The output is right and nothing is saved: begin with the tile that holds key i − window.",
+            "The output is right, but no work is saved: begin with the tile that contains key i − window.",
             _SKIP,
         ),
         Misconception(
             _way(first=lambda i, window, tile: min(i, max(0, i + tile - 1 - window))),
             "the first tile is chosen by the last query of the tile of queries",
-            "The first query looks furthest back; what it sees decides.",
+            "The first query reaches furthest back, so its window decides.",
             _SKIP,
         ),
         Misconception(
             _way(further=1),
             "one tile too many is visited on the right",
-            "It lies wholly in the future, where everything is hidden.",
+            "All its keys come after the queries, so everything in it is masked.",
             _SKIP,
         ),
         Misconception(
             _way(power=0.0),
             "the scores are not divided by √d",
-            "It is ordinary attention with a mask, scale included.",
+            "This is ordinary attention with a mask, including the scale.",
             _TILES,
         ),
     ],
     hints=[
         "For queries from i on, the first key that counts is i − window. Round it down to the start of a tile.",
-        "rows − columns says how long ago a key was: hide what is below 0 or above the window.",
+        "rows − columns is how far back a key is: mask it if that is below 0 or above the window.",
         "One OnlineSoftmax for each tile of queries; add(scores, values) for each tile of keys; out() at the end.",
     ],
 )
@@ -130,7 +130,7 @@ def _causal_cases(draw: Inputs) -> Iterator[Case]:
     for name in ("a chat", "another chat"):
         tile, new, old = draw.whole(2, 64), draw.whole(3, 9), draw.whole(2, 9)
         yield Case(name, (new * tile, (new + old) * tile, tile))
-    yield Case("no old words", (new * tile, new * tile, tile), edge=True)
+    yield Case("no cached words", (new * tile, new * tile, tile), edge=True)
     yield Case("one tile of queries", (tile, (1 + old) * tile, tile), edge=True)
     yield Case("tiles of one score", (new, new + old, 1), edge=True)
 
@@ -152,31 +152,31 @@ causal_tiles = Check(
         Misconception(
             lambda queries, keys, tile: queries * keys // tile**2,
             "all tiles are counted",
-            "Those that lie wholly in the future are skipped.",
+            "Tiles in which every key comes after its query are skipped.",
             _SKIP,
         ),
         Misconception(
             lambda queries, keys, tile: _counted(queries, queries, tile),
-            "the tiles of the old words are left out, as with a mask that is aligned top-left",
-            "Aligned bottom-right, the last query sees the last key: each new word sees all old ones.",
+            "the tiles of the cached words are left out, as with a mask that is aligned top-left",
+            "Aligned bottom-right, the last query attends to the last key, and each new word to all cached ones.",
             _SKIP,
         ),
         Misconception(
             lambda queries, keys, tile: _counted(queries, keys, tile) - queries // tile,
             "the tiles on the diagonal are left out",
-            "They are half hidden and still needed.",
+            "They are half masked but still needed.",
             _SKIP,
         ),
         Misconception(
             lambda queries, keys, tile: _counted(queries, keys, tile) - queries / tile / 2,
             "each tile on the diagonal is counted as half a tile",
-            "It is computed as a whole, and then a half of it is hidden.",
+            "It is computed completely, and then half of it is masked.",
             _SKIP,
         ),
         Misconception(
             lambda queries, keys, tile: queries * keys / tile**2 / 2,
             "half of all tiles are counted",
-            "Half of the square is hidden only where there are as many keys as queries, and tiles are fine.",
+            "Half of the square is masked only if there are as many keys as queries and the tiles are small.",
             _SKIP,
         ),
         Misconception(
@@ -187,14 +187,14 @@ causal_tiles = Check(
         ),
         Misconception(
             lambda queries, keys, tile: _shape(queries, keys, tile)[1] + _counted(queries, queries, tile),
-            "the tiles of old words are counted for one tile of queries only",
-            "Each tile of queries meets all of them.",
+            "the tiles of cached words are counted for only one tile of queries",
+            "Each tile of queries needs all of them.",
             _SKIP,
         ),
     ],
     hints=[
-        "Count in tiles: a = T/t tiles of queries, b = (S − T)/t tiles of old keys.",
-        "The i-th tile of queries, counted from one, meets b tiles of old keys and i of new ones. Sum over i.",
+        "Count in tiles: a = T/t tiles of queries, b = (S − T)/t tiles of cached keys.",
+        "The i-th tile of queries, counted from one, needs b tiles of cached keys and i of new ones. Sum over i.",
     ],
 )
 
@@ -231,32 +231,32 @@ needed_tiles = Check(
     misconceptions=[
         Misconception(
             lambda mask, tile: _cut(mask, tile).all(2),
-            "only tiles that are seen as a whole are called needed",
-            "A tile that is hidden in part must be computed too; then its part is hidden.",
+            "only completely visible tiles are counted as needed",
+            "A partly masked tile must be computed too; then a part of it is masked.",
             _SKIP,
         ),
         Misconception(
             lambda mask, tile: mask[::tile, ::tile],
-            "only the first score of a tile is looked at",
+            "only the first score of a tile is tested",
             "One True anywhere in a tile is enough for it to be needed.",
             _SKIP,
         ),
         Misconception(
             lambda mask, tile: _cut(mask, tile).float().mean(2) > 0.5,
-            "a tile is called needed if most of it is seen",
-            "A single score that counts must be computed.",
+            "a tile is counted as needed if most of it is visible",
+            "A tile with a single visible score must be computed.",
             _SKIP,
         ),
         Misconception(
             lambda mask, tile: _cut(mask[: len(mask) // tile * tile, : mask.shape[1] // tile * tile], tile).any(2),
-            "what is left at the ends, less than a tile, is dropped",
-            "The last queries and keys lie in tiles of their own, which are smaller.",
+            "the last tiles, which are not full, are dropped",
+            "The last queries and keys are in smaller tiles of their own.",
             _TILES,
         ),
         Misconception(
             lambda mask, tile: _cut(mask, tile, fill=True).any(2),
-            "what is added to fill the last tiles counts as seen",
-            "Fill them up with False: what is not there is not needed.",
+            "the padding of the last tiles counts as visible",
+            "Pad with False: positions past the end are not needed.",
             _TILES,
         ),
         Misconception(
@@ -268,12 +268,12 @@ needed_tiles = Check(
         Misconception(
             lambda mask, tile: _cut(mask, tile).sum(2),
             "the scores in each tile are counted",
-            "What is asked is whether a tile is needed: True or False.",
+            "The result says whether a tile is needed: True or False.",
             _SKIP,
         ),
     ],
     hints=[
         "A loop over the tiles, with range(0, len(mask), tile) for the rows, and any() in each, is good enough.",
-        "A slice that runs past the end just stops there: the last tiles need no care of their own.",
+        "A slice that runs past the end just stops there: the last tiles need no special treatment.",
     ],
 )

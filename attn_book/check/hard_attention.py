@@ -1,4 +1,4 @@
-"""Checks of chapter 2: how a hard choice learns, and its noise."""
+"""Checks of chapter 2: the REINFORCE gradient of hard attention, and its variance."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _CHOICE = ("chapters/02_luong", "One word at a time")
 
 def _choice_cases(draw: Inputs) -> Iterator[Case]:
     for name, b in (("no baseline", 0.0), ("a baseline", -1.0 - float(draw.uniform()))):
-        places = draw.whole(3, 6)
-        yield Case(name, (draw.normal(places).softmax(0), -3 * draw.uniform(places), b))
+        positions = draw.whole(3, 6)
+        yield Case(name, (draw.normal(positions).softmax(0), -3 * draw.uniform(positions), b))
     alpha = draw.normal(4).softmax(0)
     yield Case("the mean reward as the baseline", (alpha, alpha - 2, float(alpha @ (alpha - 2))), edge=True)
     yield Case("a choice that is certain", (torch.tensor([0.0, 1.0, 0.0]), -draw.uniform(3), 0.5), edge=True)
 
 
 def _variances(alpha: Tensor, reward: Tensor, b: float, chances: Tensor | None = None) -> Tensor:
-    """The variance of each entry of the estimate; places come by ``chances``, if they are not alpha."""
+    """The variance of each entry of the estimate; ``chances``, by default alpha, are the positions' probabilities."""
     chances = alpha if chances is None else chances
     samples = (reward - b)[:, None] * (torch.eye(len(alpha)) - alpha)
     return chances @ samples**2 - (chances @ samples) ** 2
@@ -48,8 +48,8 @@ reinforce_spread = Check(
     misconceptions=[
         Misconception(
             lambda alpha, reward, b: _root(_variances(alpha, reward, b, torch.full_like(alpha, 1 / len(alpha)))),
-            "all places are equally likely",
-            "Place i is drawn with the probability αᵢ, and counts by it in the sum.",
+            "all positions are equally likely",
+            "Position i is drawn with probability αᵢ, so it has this weight in the sum.",
             _CHOICE,
         ),
         Misconception(
@@ -60,20 +60,21 @@ reinforce_spread = Check(
         ),
         Misconception(
             _uncentred,
-            "the pull is 1 at the place drawn and 0 elsewhere",
-            "∇ log αᵢ with respect to the scores is that minus α: the other places lose what this one gains.",
+            "the gradient of log αᵢ is taken to be 1 at the drawn position and 0 elsewhere",
+            "With respect to the scores, ∇ log αᵢ is that one-hot vector minus α: the other positions lose what "
+            "this one gains.",
             _CHOICE,
         ),
         Misconception(
             lambda alpha, reward, b: _root(_variances(alpha, reward, -b)),
             "the baseline is added to the reward",
-            "It is subtracted: what counts is by how much a draw did better than b.",
+            "It is subtracted: what counts is how much better than b a draw did.",
             _CHOICE,
         ),
         Misconception(
             lambda alpha, reward, b: _root(_variances(alpha, reward, 0.0)),
             "the baseline is not used",
-            "It leaves the mean as it is, and changes the spread.",
+            "The baseline leaves the mean unchanged, but it changes the spread.",
             _CHOICE,
         ),
         Misconception(
@@ -90,8 +91,11 @@ reinforce_spread = Check(
         ),
     ],
     hints=[
-        "With torch.eye(n) - alpha, row i is the pull of place i. Its sample is (reward[i] - b) times that row.",
-        "A mean over draws is a sum over places, weighted by alpha: that of the samples, and that of their squares.",
+        (
+            "With torch.eye(n) - alpha, row i is the gradient of log αᵢ. The sample for position i is (reward[i] "
+            "- b) times that row."
+        ),
+        "A mean over draws is a sum over positions, weighted by alpha: that of the samples, and that of their squares.",
         "For each entry: the mean square minus the square of the mean. Add the entries, take the root.",
     ],
 )
@@ -102,16 +106,16 @@ reinforce_spread = Check(
 
 def _draw_cases(draw: Inputs) -> Iterator[Case]:
     for name in ("a few draws", "other draws"):
-        places = draw.whole(4, 7)
-        yield Case(name, _drawn(draw, places, draw.whole(6, 12)))
+        positions = draw.whole(4, 7)
+        yield Case(name, _drawn(draw, positions, draw.whole(6, 12)))
     yield Case("two draws", _drawn(draw, 4, 2), edge=True)
     scores, draws, rewards = _drawn(draw, 5, 8)
     yield Case("rewards that are all equal", (scores, draws, torch.full_like(rewards, -2.0)), edge=True)
     yield Case("large rewards", (scores, draws, rewards - 1000), edge=True)
 
 
-def _drawn(draw: Inputs, places: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    return draw.normal(places), draw.ids(places, count), -3 * draw.uniform(count)
+def _drawn(draw: Inputs, positions: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    return draw.normal(positions), draw.ids(positions, count), -3 * draw.uniform(count)
 
 
 def _pull(scores: Tensor, draws: Tensor) -> Tensor:
@@ -155,19 +159,19 @@ reinforce_gradient = Check(
                 (rewards - _others(rewards))[:, None] * torch.eye(len(scores))[draws] / scores.softmax(0)
             ).mean(0),
             "the gradient is with respect to the weights",
-            "∇ log α is 1/α there. With respect to the scores it is 1 at the place drawn and 0 elsewhere, minus α.",
+            "With respect to the weights, ∇ log α is 1/α. With respect to the scores it is a one-hot vector minus α.",
             _CHOICE,
         ),
         Misconception(
             lambda scores, draws, rewards: len(draws) * _estimate(scores, draws, rewards - _others(rewards)),
             "the draws are added up instead of averaged",
-            "What is estimated is a mean over draws.",
+            "The estimate is a mean over the draws.",
             _CHOICE,
         ),
         Misconception(
             lambda scores, draws, rewards: _estimate(scores, draws, _others(rewards) - rewards),
-            "the sign is turned round",
-            "A draw that did better than the others becomes likelier.",
+            "the sign is reversed",
+            "A draw that did better than the others must become more likely.",
             _CHOICE,
         ),
         Misconception(
@@ -175,13 +179,13 @@ reinforce_gradient = Check(
                 scores, draws, scores.softmax(0)[draws] * (rewards - _others(rewards))
             ),
             "each draw is weighted by its probability once more",
-            "A likely place is drawn more often; that is its weight already.",
+            "A likely position is already drawn more often, so its probability must not count twice.",
             _CHOICE,
         ),
     ],
     hints=[
         "torch.eye(S)[draws] - alpha has a row for each draw: the gradient of its log-probability.",
         "The mean reward of the others is (rewards.sum() - rewards) / (N - 1).",
-        "Each row times what its draw did better than the others; then the mean over the draws.",
+        "Multiply each row by how much better its draw did than the others, and take the mean over the draws.",
     ],
 )
