@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from random import Random
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from attn_book.corpus.shapes import SCALES, SHAPES, tiles
-from attn_core.contract import check_size, is_number, kind
-from attn_core.data.batches import Batch
+from attn_core.contract import check_count, check_size, is_number, kind
+from attn_core.data.batches import Batch, EpochBatches, pad
 from attn_core.data.vocab import Vocab
 
 COLOURS = {
@@ -105,40 +104,28 @@ def centred(images: Tensor) -> Tensor:
     return (images - _PAPER) / 0.25
 
 
-class DrawingBatches:
+class DrawingBatches(EpochBatches[Batch]):
     """Batches of pictures as ``Batches`` gives them of sentences: ``source (B, 3, 48, 48)`` holds ``centred`` images.
 
     ``source_lengths (B,)`` counts each image's regions of ``patch_size`` pixels a side; the targets are its caption's.
-    With a seed, ``epoch(n)`` is shuffled by (seed, n); without one the pictures come in their order.
 
-    Raises: ValueError for a ``batch_size`` below 1, a ``patch_size`` that does not divide 48, or a seed that is neither
-    None nor an integer of 0 or more.
+    Raises:
+        ValueError: if ``batch_size`` is below 1, ``patch_size`` does not divide 48, or ``seed`` is neither None nor an
+            integer of at least 0.
     """
 
     def __init__(
         self, drawings: Drawings, vocab: Vocab, *, batch_size: int, patch_size: int = 8, seed: int | None = None
     ) -> None:
-        check_size("batch_size", batch_size)
-        if seed is not None:
-            _check_seed(seed)
-        self.drawings, self.batch_size, self.seed = drawings, batch_size, seed
-        self._regions = _regions(patch_size)
+        super().__init__(len(drawings), batch_size, seed)
+        self.drawings, self._regions = drawings, _regions(patch_size)
         words = [torch.tensor([Vocab.BOS, *vocab.encode(caption), Vocab.EOS]) for caption in drawings.captions]
         self._lengths = torch.tensor([len(ids) - 1 for ids in words])
-        self._targets = torch.nn.utils.rnn.pad_sequence(words, batch_first=True, padding_value=Vocab.PAD)
+        self._targets = pad(words)
 
-    def __len__(self) -> int:
-        return -(-len(self.drawings) // self.batch_size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self.epoch(0)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same for the same seed and number."""
-        order = list(range(len(self.drawings)))
-        if self.seed is not None:
-            Random((self.seed << 32) + number).shuffle(order)
-        return (self._batch(rows) for rows in torch.tensor(order).split(self.batch_size))
+    def _epoch(self, number: int) -> Iterator[Batch]:
+        order = torch.tensor(self._order(len(self.drawings), number))
+        return (self._batch(rows) for rows in order.split(self.batch_size))
 
     def _batch(self, rows: Tensor) -> Batch:
         lengths = self._lengths[rows]
@@ -273,20 +260,14 @@ def _regions(patch_size: int) -> int:
     return (SIZE // patch_size) ** 2
 
 
-def _check_seed(seed: int) -> None:
-    if type(seed) is not int or seed < 0:
-        raise ValueError(f"seed: expected an integer of 0 or more, got {seed!r}")
-
-
 def _checked(
     count: int, objects: int, distractors: int, noise: float, pairs: Collection[tuple[str, str]], seed: int
 ) -> Tensor:
     """The pairs as indices ``(P, 2)``, once every argument has been looked at."""
     check_size("count", count)
     check_size("objects", objects)
-    _check_seed(seed)
-    if type(distractors) is not int or distractors < 0:
-        raise ValueError(f"distractors: expected an integer of 0 or more, got {distractors!r}")
+    check_count("seed", seed)
+    check_count("distractors", distractors)
     if objects + distractors > CELLS**2:
         raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
     if not (is_number(noise) and math.isfinite(noise) and noise >= 0):

@@ -218,18 +218,18 @@ VOCAB = Vocab(DRAWN.captions)
     [
         (lambda: draw_scenes(0), "count: expected an integer of at least 1"),
         (lambda: draw_scenes(2, objects=0), "objects: expected an integer of at least 1"),
-        (lambda: draw_scenes(2, distractors=-1), "distractors: expected an integer of 0 or more"),
+        (lambda: draw_scenes(2, distractors=-1), "distractors: expected an integer of at least 0"),
         (lambda: draw_scenes(2, objects=9, distractors=8), "objects: expected 16 at most with distractors, got 17"),
         (lambda: draw_scenes(2, noise=-0.1), "noise: expected a finite number of at least 0"),
         (lambda: draw_scenes(2, pairs=[("red", "moon")]), "pairs: expected .* got .'red', 'moon'."),
         (lambda: draw_scenes(2, pairs=["red"]), "pairs: expected .* got 'red'"),
         (lambda: draw_scenes(2, pairs=HELD_PAIRS[:1]), "pairs: expected 2 at least, one for each object, got 1"),
-        (lambda: draw_marked(2, seed=-1), "seed: expected an integer of 0 or more"),
+        (lambda: draw_marked(2, seed=-1), "seed: expected an integer of at least 0"),
         (lambda: centred(DRAWN.images.byte()), "images: expected a floating tensor, got torch.uint8"),
         (lambda: DRAWN.links(7), "patch_size: expected a number that divides 48, got 7"),
         (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=0), "batch_size: expected an integer of at least 1"),
         (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=1, patch_size=0), "patch_size: expected an integer of"),
-        (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=1, seed=-1), "seed: expected an integer of 0 or more"),
+        (lambda: DrawingBatches(DRAWN, VOCAB, batch_size=1, seed=-1), "seed: expected an integer of at least 0"),
     ],
 )
 def test_refuses(call, message):

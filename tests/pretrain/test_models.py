@@ -110,16 +110,20 @@ def test_heads_by_hand(batch):
     torch.testing.assert_close(model(batch.source, batch.source_lengths, batch.segments, hidden), words)
     rows, places = hidden.nonzero(as_tuple=True)
     surprise = -every.log_softmax(-1)[rows, places, batch.target_out[rows, places]].mean()
-    torch.testing.assert_close(masked_loss(model, batch), surprise)
+    loss, count = masked_loss(model, batch)
+    torch.testing.assert_close(loss / count, surprise)
+    assert count == hidden.sum()
     wrong = -follows.log_softmax(-1)[torch.arange(len(batch)), batch.labels].mean()
-    torch.testing.assert_close(masked_and_next_loss(model, batch), surprise + wrong)
+    loss, count = masked_and_next_loss(model, batch)
+    torch.testing.assert_close(loss / count, surprise + wrong)
+    assert count == hidden.sum()
 
 
 def test_scores_are_of_a_model_without_dropout():
     model = MaskedLanguageModel(SegmentEncoder(replace(CONFIG, dropout=0.5)))
     batches = list(MaskedBatches(two_part_texts(PARAGRAPHS), VOCAB, batch_size=8, seed=0))
-    wanted = masked_scores(model.eval(), batches)
-    assert masked_scores(model.train(), batches) == wanted and model.training
+    scores = masked_scores(model.eval(), batches)
+    assert masked_scores(model.train(), batches) == scores and model.training
 
 
 def test_scores_are_over_all_words_and_texts():
@@ -155,7 +159,9 @@ def test_a_classifier_reads_the_token_that_it_is_told():
             torch.testing.assert_close(logits[row], model.head(x[i, row % 4]), atol=1e-5, rtol=1e-5)
             row += 1
     every = logits.log_softmax(-1)[torch.arange(16), torch.arange(16) % 3]
-    torch.testing.assert_close(class_loss(model, next(iter(LABELLED))), -every.mean())
+    loss, count = class_loss(model, next(iter(LABELLED)))
+    torch.testing.assert_close(loss, -every.sum())
+    assert count == 16
 
 
 @pytest.mark.parametrize(("make", "frozen"), [(tuned_from, False), (frozen_from, True)])
@@ -216,8 +222,10 @@ def test_next_token_loss_by_hand():
     model = LanguageModel(CONFIG)
     (batch, *_) = StreamBatches([p.source for p in PARAGRAPHS], VOCAB, batch_size=4, length=12)
     logits = model(batch.source).log_softmax(-1)
-    wanted = torch.stack([logits[b, t, batch.target_out[b, t]] for b in range(4) for t in range(12)])
-    torch.testing.assert_close(next_token_loss(model, batch), -wanted.mean())
+    every = torch.stack([logits[b, t, batch.target_out[b, t]] for b in range(4) for t in range(12)])
+    loss, count = next_token_loss(model, batch)
+    torch.testing.assert_close(loss, -every.sum())
+    assert count == 48
 
 
 def test_a_class_head_is_refused_without_classes():

@@ -21,7 +21,7 @@ from attn_book.corpus import corpus
 from attn_core.checkpoint import load
 from attn_core.data import Batches, Vocab, tatoeba_corpus
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import distributed, fit, loop, target_loss
+from attn_core.train import distributed, fit, resume, target_loss
 from attn_core.transformer import Transformer, TransformerConfig
 from recorded import scale
 
@@ -140,8 +140,8 @@ def process(task, folder):
         run(loss=alone, checkpoint=folder / "stopped", checkpoint_every=4)
         return
     draws, saves, weights = [], [], []
-    save = loop.save
-    loop.save = lambda *arguments: saves.append(save(*arguments))
+    save = resume.save
+    resume.save = lambda *arguments: saves.append(save(*arguments))
 
     def draw(net, batch):
         if not drawn:
