@@ -121,6 +121,16 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path, make, every, step
     assert not finished.training
 
 
+def test_a_run_with_accumulation_goes_on_at_its_batch_in_the_middle_of_an_epoch(tmp_path):
+    """Fifteen batches are eight steps, and the file holds nine: the second epoch goes on after its second batch."""
+    path, options = tmp_path / "run.safetensors", {"epochs": 3, "accumulate": 2}
+    never, resumed = model(0), model(1)
+    expected = run(never, **options)
+    stopped_run(model(0), path, 20, **options)
+    assert len(load(path).tensors["losses"]) == 9
+    assert_same(resumed, run(resumed, path, **options), never, expected)
+
+
 def test_going_on_leaves_the_callers_randomness(tmp_path):
     path = tmp_path / "run.safetensors"
     stopped_run(model(), path, 9)

@@ -1,14 +1,19 @@
 import math
 import random
+from itertools import count
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.metrics import exact_match
+from attn_core.pretrain import masked_and_next_loss
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import cosine, fit, smoothed_loss, token_loss
+from attn_core.train import cosine, fit, smoothed_loss, target_loss, token_loss
+from attn_core.vision import pair_loss
+from attn_core.vision.captioner import doubly_stochastic_loss
 
 LETTERS = "abcdefgh"
 
@@ -131,6 +136,60 @@ def test_batches_that_make_one_step_are_one_batch():
     assert histories[0].losses == pytest.approx(histories[1].losses, abs=1e-5)
     for one, two in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [target_loss, smoothed_loss(0.1)])
+def test_the_loss_of_a_batch_is_the_sum_over_its_parts(loss):
+    net, (batch,) = model(), Batches(pairs[:10], small, large, batch_size=10)
+    whole, parts = loss(net, batch), [loss(net, batch.rows(rows)) for rows in (slice(0, 3), slice(3, None))]
+    torch.testing.assert_close(whole[0], parts[0][0] + parts[1][0])
+    assert whole[1] == parts[0][1] + parts[1][1] == sum(len(pair.target) + 1 for pair in pairs[:10])
+
+
+def test_parts_without_a_count_weigh_nothing():
+    """The first batches of a step may hold nothing that counts, for example no hidden token."""
+    calls = count()
+
+    def sparse(net, batch):
+        loss, number = target_loss(net, batch)
+        weight = next(calls) % 3 == 2
+        return loss * weight, number * weight
+
+    nets, last = [model(), model()], pairs[8:10]
+    parts = Batches(pairs[:10], small, large, batch_size=4)
+    options = {"epochs": 1, "progress": False, "device": "cpu"}
+    one = fit(nets[0], parts, accumulate=3, loss=sparse, **options)
+    two = fit(nets[1], Batches(last, small, large, batch_size=2), **options)
+    assert one.losses == pytest.approx(two.losses, rel=1e-6)
+    for one, two in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+def test_a_loss_that_needs_the_whole_batch_is_refused_where_it_would_be_split(monkeypatch):
+    net = model()
+    message = "loss: expected a sum over the examples .*, got {}, which needs the whole batch"
+    for loss, name in (
+        (pair_loss, "pair_loss"),
+        (masked_and_next_loss, "masked_and_next_loss"),
+        (doubly_stochastic_loss(), "doubly_stochastic_loss.<locals>.loss"),
+    ):
+        with pytest.raises(ValueError, match=message.format(name)):
+            quiet(net, loss=loss, accumulate=2)
+        monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+        with pytest.raises(ValueError, match=message.format(name)):
+            quiet(net, loss=loss)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(2), nn.BatchNorm2d(2), nn.SyncBatchNorm(2)])
+def test_batch_normalisation_is_refused_in_several_processes(monkeypatch, layer):
+    net = model()
+    net.encoder.extra = nn.Sequential(layer)
+    quiet(net, device="cpu")
+    monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+    message = rf"model: expected no batch normalisation in 2 processes, got {type(layer).__name__} encoder.extra.0$"
+    with pytest.raises(ValueError, match=message):
+        quiet(net, device="cpu")
 
 
 def test_accumulation_takes_up_what_an_epoch_leaves():

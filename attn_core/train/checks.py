@@ -46,10 +46,10 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     if getattr(loss, "needs_whole_batch", False) and max(accumulate, processes) > 1:
         raise ValueError(
             f"loss: expected a sum over the examples of a batch, to train with accumulate={accumulate} and {processes} "
-            f"processes, got {loss.__qualname__}, which needs the whole batch"
+            f"processes, got {getattr(loss, '__qualname__', kind(loss))}, which needs the whole batch"
         )
     for name, layer in arguments["model"].named_modules():
         if processes > 1 and isinstance(layer, nn.modules.batchnorm._BatchNorm):
             raise ValueError(
-                f"model: expected no batch normalisation for {processes} processes, got {kind(layer)} {name}"
+                f"model: expected no batch normalisation in {processes} processes, got {kind(layer)} {name}"
             )

@@ -24,25 +24,15 @@ Result = TypeVar("Result")
 def process_group() -> Iterator[torch.device]:
     """Join the processes that ``torchrun`` started, if it did, and leave them at the end; yields this one's device.
 
-    They communicate by NCCL if there is a CUDA device for each process of this machine, and by gloo on CPUs.
-
-    Raises:
-        ValueError: if processes of this machine would have to share a CUDA device.
+    They communicate by NCCL on CUDA, where each process of this machine needs a device of its own, and by gloo on CPUs.
     """
     if not (distributed.is_available() and distributed.is_torchelastic_launched()):
         yield default_device()
         return
     device = torch.device("cpu")
     if torch.cuda.is_available():
-        count = int(os.environ["LOCAL_WORLD_SIZE"])
-        if count > torch.cuda.device_count():
-            raise ValueError(
-                f"LOCAL_WORLD_SIZE: expected at most {torch.cuda.device_count()} processes, one for each CUDA device, "
-                f"got {count}"
-            )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    if device.type == "cuda":
         distributed.init_process_group("nccl", device_id=device)
     else:
         distributed.init_process_group("gloo")

@@ -5,6 +5,7 @@ mean. ``fit`` needs both, because the mean over several batches is the quotient 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -33,15 +34,16 @@ def token_loss(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> tup
     return loss, (target != Vocab.PAD).sum()
 
 
-def target_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+def target_loss(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The token loss of the target, each token given the source and the true tokens before it (teacher forcing).
 
     The model is called as ``model(source, source_lengths, target_in)`` and gives logits ``(B, T, V)``.
     """
-    return token_loss(model(batch.source, batch.source_lengths, batch.target_in), batch.target_out)
+    logits = model(batch.source, batch.source_lengths, batch.target_in)
+    return token_loss(logits, batch.target_out, smoothing=smoothing)
 
 
-def smoothed_loss(smoothing: float) -> Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]:
+def smoothed_loss(smoothing: float) -> Loss:
     """``target_loss`` with label smoothing, for ``fit(loss=…)``; the original Transformer was trained with .1.
 
     Raises:
@@ -51,12 +53,7 @@ def smoothed_loss(smoothing: float) -> Callable[[nn.Module, Batch], tuple[Tensor
     """
     if not is_number(smoothing) or not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing: expected a share in [0, 1), got {shown(smoothing)}")
-
-    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        logits = model(batch.source, batch.source_lengths, batch.target_in)
-        return token_loss(logits, batch.target_out, smoothing=smoothing)
-
-    return loss
+    return partial(target_loss, smoothing=smoothing)
 
 
 def needs_whole_batch(loss: AnyLoss) -> AnyLoss:

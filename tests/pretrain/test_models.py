@@ -218,6 +218,18 @@ def test_fit_trains_and_goes_on_from_a_checkpoint(model, loss, batches, tmp_path
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("loss", [masked_loss, class_loss, next_token_loss])
+def test_the_loss_of_a_batch_is_the_sum_over_its_parts(loss, batch):
+    encoder = SegmentEncoder(CONFIG)
+    models = {masked_loss: MaskedLanguageModel(encoder), class_loss: Classifier(encoder, 2)}
+    model = models.get(loss) or LanguageModel(CONFIG)
+    if loss is next_token_loss:
+        (batch, *_) = StreamBatches([p.source for p in PARAGRAPHS], VOCAB, batch_size=6, length=12)
+    whole, parts = loss(model, batch), [loss(model, batch.rows(rows)) for rows in (slice(0, 2), slice(2, None))]
+    torch.testing.assert_close(whole[0], parts[0][0] + parts[1][0])
+    assert whole[1] == parts[0][1] + parts[1][1]
+
+
 def test_next_token_loss_by_hand():
     model = LanguageModel(CONFIG)
     (batch, *_) = StreamBatches([p.source for p in PARAGRAPHS], VOCAB, batch_size=4, length=12)
