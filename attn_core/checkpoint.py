@@ -1,8 +1,7 @@
 """Checkpoints: one file that is whole or not there at all, and from which training goes on bit for bit.
 
-The file is in the safetensors format: tensors, and JSON in its metadata. Loading it runs no code, as a pickle's would.
-A checksum covers both, so that a file damaged anywhere is refused. ``save`` and ``load`` know nothing of training;
-``training_state`` makes named tensors of it, and ``restore`` puts them back.
+The file is in the safetensors format: tensors, and JSON in its metadata. Unlike a pickle, it runs no code when it is
+loaded. A checksum covers both, so that a file damaged anywhere is refused.
 """
 
 import json
@@ -22,11 +21,11 @@ from attn_core.contract import kind, shown
 
 FORMAT = "attn_core checkpoint 1"
 ADAM = ("step", "exp_avg", "exp_avg_sq")
-"""What Adam keeps of each parameter."""
+"""What Adam keeps for each parameter."""
 
 
 class Checkpoint(NamedTuple):
-    """Named ``tensors``, the ``settings`` they were made under, and ``progress``, the rest; both in JSON's types."""
+    """Named ``tensors``; the ``settings`` of the run, and its ``progress``, both in JSON's types."""
 
     tensors: Mapping[str, Tensor]
     settings: Mapping[str, Any]
@@ -34,14 +33,14 @@ class Checkpoint(NamedTuple):
 
 
 def save(path: Path | str, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, in the place of an older one if there is one.
+    """Write a checkpoint, which replaces an older one.
 
-    A process killed in the middle, or a power cut, leaves the old file or the new one, and at worst
-    ``NAME.partial`` beside it, which the next ``save`` writes over. Tensors may share memory: each is written in full.
+    A process killed in the middle, or a power cut, leaves the old file or the new one, and at worst ``NAME.partial``
+    beside it, which the next ``save`` overwrites. Tensors that share memory are each written in full.
 
     Raises:
-        OSError: the file cannot be written; an older one is left as it was.
-        ValueError: ``path`` is no path.
+        OSError: if the file cannot be written; an older one is left as it was.
+        ValueError: if ``path`` is not a path.
     """
     path = _path(path)
     tensors = {
@@ -57,32 +56,31 @@ def save(path: Path | str, checkpoint: Checkpoint) -> None:
         with open(partial, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # before the rename: else a power cut could leave the new name on an empty file
+            os.fsync(file.fileno())  # otherwise a power cut could leave the new name on an empty file
         os.replace(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
         raise
-    _sync_folder(path.parent)
 
 
 def load(path: Path | str) -> Checkpoint:
     """Read what ``save`` wrote; the tensors are on the CPU.
 
     Raises:
-        ValueError: the file is no checkpoint, or it is damaged or cut short; the message names it. Or ``path`` is none.
-        OSError: it cannot be read.
+        ValueError: if the file is not a checkpoint, or is damaged or cut short, or ``path`` is not a path.
+        OSError: if it cannot be read.
     """
     content = _path(path).read_bytes()
     try:
         tensors = safetensors.torch.load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    except (SafetensorError, KeyError) as error:  # KeyError: a dtype of the format that PyTorch has not
+    except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch does not have
         raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: {str(error):.120}") from None
     metadata = header.get("__metadata__") or {}
     if metadata.get("format") != FORMAT:
-        found = metadata.get("format", "another safetensors file")
-        raise ValueError(f"checkpoint: expected a file of format {FORMAT!r}, got {path}: {found:.80}")
+        other = metadata.get("format", "another safetensors file")
+        raise ValueError(f"checkpoint: expected a file of format {FORMAT!r}, got {path}: {other:.80}")
     text = metadata.get("text", "")
     if metadata.get("checksum") != _checksum(tensors, text):
         raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: its checksum does not fit its content")
@@ -97,18 +95,18 @@ def load(path: Path | str) -> Checkpoint:
 
 
 def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint | None:
-    """Read what ``save`` wrote under these very settings; None where there is no file.
+    """Read what ``save`` wrote with the same settings; None if there is no file.
 
     Raises:
-        ValueError: as ``load``; or the file was written under other settings: the message names what differs.
-        OSError: the file cannot be read.
+        ValueError: as ``load``, or if the file has other settings; the message names them.
+        OSError: if the file cannot be read.
     """
     if not _path(path).exists():
         return None
     saved = load(path)
     names = {**saved.settings, **settings}
     pairs = [(name, saved.settings.get(name, "nothing"), settings.get(name, "nothing")) for name in names]
-    wrong = [f"{name}: expected {have}, got {now}" for name, have, now in pairs if have != now]
+    wrong = [f"{name}: expected {expected}, got {now}" for name, expected, now in pairs if expected != now]
     if wrong:
         more = f"; and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise ValueError(f"checkpoint: {path} is of another run; {'; '.join(wrong[:5])}{more}")
@@ -116,10 +114,10 @@ def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint |
 
 
 def training_state(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
-    """What a step changes, by name: the model's parameters and buffers, what Adam keeps, the random states.
+    """What a step changes, by name: the model's parameters and buffers, Adam's moments, the random states.
 
     Raises:
-        ValueError: the model's state holds something that is not a tensor.
+        ValueError: if the model's state holds something that is not a tensor.
     """
     tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
     for name, value in tensors.items():
@@ -132,25 +130,25 @@ def training_state(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, T
 
 
 def restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Adam) -> None:
-    """Put back what ``training_state`` gave, into a model of the same names and shapes, on whatever device.
+    """Put back what ``training_state`` gave, into a model of the same names and shapes, on any device.
 
     The generator of a device that was not there keeps its state.
     """
     model.load_state_dict(_under("model/", tensors))
-    kept = {key: _under(f"adam/{key}/", tensors) for key in ADAM}
+    moments = {key: _under(f"adam/{key}/", tensors) for key in ADAM}
     state = {}
     for index, (name, parameter) in enumerate(model.named_parameters()):
-        if name in kept["step"]:
-            # In the parameter's own memory layout: fused Adam goes through both side by side.
-            moments = {key: torch.empty_like(parameter).copy_(kept[key][name]) for key in ADAM[1:]}
-            state[index] = {"step": kept["step"][name], **moments}
+        if name in moments["step"]:
+            # They need the parameter's own memory layout, because fused Adam goes through both side by side.
+            laid_out = {key: torch.empty_like(parameter).copy_(moments[key][name]) for key in ADAM[1:]}
+            state[index] = {"step": moments["step"][name], **laid_out}
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     _restore_random_state(tensors)
 
 
 @contextmanager
 def own_randomness(seed: int) -> Iterator[None]:
-    """Seed every device's generator, and give the caller's states back afterwards."""
+    """Seed every device's generator, and restore the caller's states afterwards."""
     callers = _random_state()
     try:
         torch.manual_seed(seed)
@@ -199,13 +197,3 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
         checksum = zlib.crc32(f"{name} {kind(tensors[name])}".encode(), checksum)
         checksum = zlib.crc32(tensors[name].flatten().view(torch.uint8).numpy().data, checksum)
     return f"{checksum:08x}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in the folder outlast a power cut, where the system can: the file itself stands already."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

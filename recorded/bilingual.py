@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -128,11 +128,11 @@ def measure(
     before = by_layer(encoder, sides, vocab)
     history = fit(
         model,
-        cast(Any, batches),
+        batches,
         epochs=EPOCHS,
         learning_rate=LEARNING_RATE,
         seed=seed,
-        loss=cast(Any, masked_loss),
+        loss=masked_loss,
         device="cpu",
         progress=False,
     )

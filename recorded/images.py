@@ -40,7 +40,7 @@ from attn_book.corpus import (
 )
 from attn_core import capture_attention
 from attn_core.data import Batch, Vocab
-from attn_core.train import fit, token_loss
+from attn_core.train import Loss, fit, token_loss
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from attn_core.vision import ContrastivePair, VisionTransformer, pair_loss, zero_shot
 from recorded.bahdanau import rounded
@@ -82,7 +82,7 @@ def pair() -> ContrastivePair:
 def train(
     model: nn.Module,
     batches: DrawingBatches,
-    loss: Callable[[nn.Module, Batch], Tensor],
+    loss: Loss,
     validate: Callable[[nn.Module], dict[str, float]],
     *,
     epochs: int,
@@ -118,7 +118,7 @@ def marked(patch_size: int, seed: int) -> Found:
     drawn = draw_marked(chosen["pictures"], seed=seed)
     batches = DrawingBatches(drawn, VOCAB, batch_size=chosen["batch_size"], patch_size=patch_size, seed=seed)
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
+    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         return token_loss(model(batch.source), batch.target_out[:, 1:3])
 
     def validate(model: nn.Module) -> dict[str, float]:

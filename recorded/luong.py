@@ -71,7 +71,7 @@ def build(kind: str, source_size: int, target_size: int) -> Seq2Seq:
     return Seq2Seq(encoder, LuongDecoder(target_size, **sizes, score=score, window=window, input_feeding=fed))
 
 
-def loss_of(kind: str, model: nn.Module, batch: Batch) -> torch.Tensor:
+def loss_of(kind: str, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """The words' cross-entropy; for hard attention with what teaches it where to look."""
     if kind.startswith("hard"):
         return reinforce_loss(model, batch, discount=1.0 if "whole" in kind else 0.0)
@@ -128,7 +128,7 @@ def step_times(pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> dict[str, floa
     for batch in islice(Batches(pairs, *vocabs, batch_size=BATCH_SIZE, seed=0), TIMED_STEPS):
         for kind, model in models.items():
             started = time.perf_counter()
-            loss_of(kind, model, batch).backward()
+            loss_of(kind, model, batch)[0].backward()
             times[kind].append(time.perf_counter() - started)
     ratios = {kind: torch.tensor(times[kind]) / torch.tensor(times["Bahdanau"]) for kind in KINDS}
     return {kind: round(ratio[3:].median().item(), 2) for kind, ratio in ratios.items()}

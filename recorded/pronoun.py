@@ -240,8 +240,8 @@ def classifier(seed: int, train: list[Pair], parts: Parts, vocabs: Vocabs) -> di
     def right(batch: Batch) -> Tensor:
         return (batch.target_out == elle).any(1).long()
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        return functional.cross_entropy(model(batch), right(batch))
+    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        return functional.cross_entropy(model(batch), right(batch), reduction="sum"), len(batch)
 
     torch.manual_seed(seed)
     model = Classifier(TransformerConfig(len(vocabs[0]), **SIZES), it)

@@ -147,7 +147,7 @@ def pretrain(
     next_too = start == "masked, next"
     model = NextSentenceModel(encoder) if next_too else MaskedLanguageModel(encoder)
     texts = (next_sentence_texts if next_too else two_part_texts)(world.stories.train, seed=seed)
-    batches: Any = MaskedBatches(texts, world.vocab, batch_size=BATCH_SIZE, seed=seed)
+    batches = MaskedBatches(texts, world.vocab, batch_size=BATCH_SIZE, seed=seed)
     loss: Any = masked_and_next_loss if next_too else masked_loss
     unseen = world.stories.test[: world.plan.tested]
     words, rests = (
@@ -179,11 +179,10 @@ def tuned(
 ) -> dict[str, Any]:
     """Train a copy of the encoder and a new head on the first so many labels; the accuracy on the test part."""
     model = tuned_from(encoder, 2)
-    batches: Any = LabelledBatches(parts["train"][:labels], world.vocab, batch_size=TUNING_BATCH, seed=seed)
-    loss: Any = class_loss
+    batches = LabelledBatches(parts["train"][:labels], world.vocab, batch_size=TUNING_BATCH, seed=seed)
     epochs = world.plan.labels[labels]
     options: dict[str, Any] = {"learning_rate": TUNING_RATE, "seed": seed, "device": "cpu", "progress": False}
-    history = fit(model, batches, epochs=epochs, loss=loss, **options)
+    history = fit(model, batches, epochs=epochs, loss=class_loss, **options)
     logits = class_logits(model, LabelledBatches(parts["test"], world.vocab, batch_size=200))
     return {"labels": labels, "last_loss": history.losses[-1], "test": share_right(logits, parts["test"])}
 

@@ -1,14 +1,19 @@
 import math
 import random
+from itertools import count
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.metrics import exact_match
+from attn_core.pretrain import masked_and_next_loss
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import cosine, fit, inverse_square_root, smoothed_loss, token_loss
+from attn_core.train import cosine, fit, smoothed_loss, target_loss, token_loss
+from attn_core.vision import pair_loss
+from attn_core.vision.captioner import doubly_stochastic_loss
 
 LETTERS = "abcdefgh"
 
@@ -38,12 +43,14 @@ def quiet(net, **options):
     return fit(net, batches(), **({"epochs": 1, "progress": False} | options))
 
 
-def test_token_loss_is_the_mean_over_true_tokens():
+def test_token_loss_is_the_sum_over_true_tokens_and_their_number():
     logits = torch.randn(2, 3, 5)
     target = torch.tensor([[1, 4, 2], [3, 2, 0]])
     picked = [-logits[i, t].log_softmax(-1)[target[i, t]] for i, t in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]]
-    assert token_loss(logits, target).item() == pytest.approx(float(sum(picked)) / 5, rel=1e-5)
-    assert token_loss(logits.bfloat16(), target).dtype == torch.float32
+    loss, count = token_loss(logits, target)
+    assert loss.item() == pytest.approx(float(sum(picked)), rel=1e-5) and count == 5
+    assert token_loss(logits[0], target[0])[0].item() == pytest.approx(float(sum(picked[:3])), rel=1e-5)
+    assert token_loss(logits.bfloat16(), target)[0].dtype == torch.float32
 
 
 def test_it_learns_to_reverse():
@@ -81,22 +88,12 @@ def test_the_rate_rises_and_falls_to_zero():
     assert cosine(1, peak=3.0, warmup=0.0)(0) == 3.0
 
 
-def test_the_papers_rate_peaks_where_its_warmup_ends():
-    rate = inverse_square_root(512, warmup_steps=4000, scale=2.0)
-    rates = [rate(step) for step in range(20_000)]
-    assert rates.index(max(rates)) == 3999 and max(rates) == pytest.approx(2 / math.sqrt(512 * 4000))
-    assert rates[999] == pytest.approx(max(rates) / 4) and rates[15_999] == pytest.approx(max(rates) / 2)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: cosine(0, peak=1.0), "steps: expected an integer of at least 1, got 0"),
         (lambda: cosine(5, peak=0.0), "peak: expected a finite number above 0, got 0.0"),
         (lambda: cosine(5, peak=1.0, warmup=1.0), "warmup: expected a share"),
-        (lambda: inverse_square_root(0), "model_dim: expected"),
-        (lambda: inverse_square_root(8, warmup_steps=0), "warmup_steps: expected"),
-        (lambda: inverse_square_root(8, scale=math.inf), "scale: expected"),
         (lambda: smoothed_loss(1.0), r"smoothing: expected a share in \[0, 1\), got 1.0"),
         (lambda: smoothed_loss("a lot"), "smoothing: expected a share"),
     ],
@@ -123,7 +120,8 @@ def test_smoothing_spreads_the_target():
     each = [
         0.9 * logp[i, t, target[i, t]] + 0.1 * logp[i, t].mean() for i, t in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     ]
-    torch.testing.assert_close(token_loss(logits, target, smoothing=0.1), -torch.stack(each).mean())
+    loss, count = token_loss(logits, target, smoothing=0.1)
+    torch.testing.assert_close(loss / count, -torch.stack(each).mean())
 
 
 def test_batches_that_make_one_step_are_one_batch():
@@ -138,6 +136,60 @@ def test_batches_that_make_one_step_are_one_batch():
     assert histories[0].losses == pytest.approx(histories[1].losses, abs=1e-5)
     for one, two in zip(*(net.parameters() for net in nets), strict=True):
         torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("loss", [target_loss, smoothed_loss(0.1)])
+def test_the_loss_of_a_batch_is_the_sum_over_its_parts(loss):
+    net, (batch,) = model(), Batches(pairs[:10], small, large, batch_size=10)
+    whole, parts = loss(net, batch), [loss(net, batch.rows(rows)) for rows in (slice(0, 3), slice(3, None))]
+    torch.testing.assert_close(whole[0], parts[0][0] + parts[1][0])
+    assert whole[1] == parts[0][1] + parts[1][1] == sum(len(pair.target) + 1 for pair in pairs[:10])
+
+
+def test_parts_without_a_count_weigh_nothing():
+    """The first batches of a step may hold nothing that counts, for example no hidden token."""
+    calls = count()
+
+    def sparse(net, batch):
+        loss, number = target_loss(net, batch)
+        weight = next(calls) % 3 == 2
+        return loss * weight, number * weight
+
+    nets, last = [model(), model()], pairs[8:10]
+    parts = Batches(pairs[:10], small, large, batch_size=4)
+    options = {"epochs": 1, "progress": False, "device": "cpu"}
+    one = fit(nets[0], parts, accumulate=3, loss=sparse, **options)
+    two = fit(nets[1], Batches(last, small, large, batch_size=2), **options)
+    assert one.losses == pytest.approx(two.losses, rel=1e-6)
+    for one, two in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
+
+
+def test_a_loss_that_needs_the_whole_batch_is_refused_where_it_would_be_split(monkeypatch):
+    net = model()
+    message = "loss: expected a sum over the examples .*, got {}, which needs the whole batch"
+    for loss, name in (
+        (pair_loss, "pair_loss"),
+        (masked_and_next_loss, "masked_and_next_loss"),
+        (doubly_stochastic_loss(), "doubly_stochastic_loss.<locals>.loss"),
+    ):
+        with pytest.raises(ValueError, match=message.format(name)):
+            quiet(net, loss=loss, accumulate=2)
+        monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+        with pytest.raises(ValueError, match=message.format(name)):
+            quiet(net, loss=loss)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(2), nn.BatchNorm2d(2), nn.SyncBatchNorm(2)])
+def test_batch_normalisation_is_refused_in_several_processes(monkeypatch, layer):
+    net = model()
+    net.encoder.extra = nn.Sequential(layer)
+    quiet(net, device="cpu")
+    monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+    message = rf"model: expected no batch normalisation in 2 processes, got {type(layer).__name__} encoder.extra.0$"
+    with pytest.raises(ValueError, match=message):
+        quiet(net, device="cpu")
 
 
 def test_accumulation_takes_up_what_an_epoch_leaves():
@@ -241,8 +293,10 @@ def test_trains_on_a_gpu_in_mixed_precision_by_itself():
         ({"validate_every": 0}, "validate_every: expected an integer of at least 1, got 0"),
         ({"checkpoint_every": 0}, "checkpoint_every: expected an integer of at least 1, got 0"),
         ({"checkpoint": 5}, "checkpoint: expected a path, got int"),
-        ({"loss": lambda *_: torch.ones(2)}, r"loss: expected a scalar tensor, got torch.float32 of shape \(2,\)"),
-        ({"loss": lambda *_: 1.0}, "loss: expected a scalar tensor, got float"),
+        ({"loss": lambda *_: torch.ones(())}, r"loss: expected a scalar tensor, .*got torch.float32 of shape \(\)"),
+        ({"loss": lambda *_: (torch.ones(2), 2)}, r"loss: expected .*got torch.float32 of shape \(2,\), int"),
+        ({"loss": lambda *_: (torch.ones(()), None)}, "loss: expected .*, NoneType"),
+        ({"loss": lambda *_: (1.0, 1)}, "loss: expected a scalar tensor, the sum, and a count, got float, int"),
         (
             {"precision": torch.float64},
             "precision: expected torch.float32, torch.bfloat16 or torch.float16, got torch.f",
@@ -267,11 +321,12 @@ def test_another_loss_takes_the_place_of_the_default():
         dtypes.append(logits.dtype)
         true = logits.float().log_softmax(-1).gather(-1, batch.target_out[..., None]).squeeze(-1)
         kept = batch.target_out != Vocab.PAD
-        return -(true * kept).sum() / kept.sum()
+        return -(true * kept).sum(), int(kept.sum())
 
     def smoothed(net, batch):
         logits = net(batch.source, batch.source_lengths, batch.target_in)
-        return functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), label_smoothing=0.5)
+        loss = functional.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), label_smoothing=0.5)
+        return loss, 1
 
     plain, same = (quiet(model(), device="cpu", **options) for options in ({}, {"loss": by_hand}))
     assert same.losses == pytest.approx(plain.losses, rel=1e-4)

@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from random import Random
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import check_count, check_size, is_number, kind
-from attn_core.data.batches import Batch
+from attn_core.data.batches import Batch, EpochBatches, pad
 from attn_core.data.vocab import Vocab
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "star", "bar")
@@ -112,12 +111,11 @@ def centred(images: Tensor) -> Tensor:
     return (images - _PAPER) / 0.25
 
 
-class DrawingBatches:
+class DrawingBatches(EpochBatches[Batch]):
     """Batches of pictures in the form that ``Batches`` has for sentences.
 
     ``source (B, 3, 48, 48)`` holds ``centred`` images, and ``source_lengths (B,)`` counts the square regions of
-    ``patch_size`` pixels in each. The targets are the captions. With a seed, ``epoch(n)`` is shuffled by (seed, n);
-    without one the pictures come in their order.
+    ``patch_size`` pixels in each. The targets are the captions.
 
     Raises:
         ValueError: if ``batch_size`` is below 1, ``patch_size`` does not divide 48, or the seed is neither None nor an
@@ -127,27 +125,15 @@ class DrawingBatches:
     def __init__(
         self, drawings: Drawings, vocab: Vocab, *, batch_size: int, patch_size: int = 8, seed: int | None = None
     ) -> None:
-        check_size("batch_size", batch_size)
-        if seed is not None:
-            check_count("seed", seed)
-        self.drawings, self.batch_size, self.seed = drawings, batch_size, seed
-        self._regions = _regions(patch_size)
+        super().__init__(len(drawings), batch_size, seed)
+        self.drawings, self._regions = drawings, _regions(patch_size)
         words = [torch.tensor([Vocab.BOS, *vocab.encode(caption), Vocab.EOS]) for caption in drawings.captions]
         self._lengths = torch.tensor([len(ids) - 1 for ids in words])
-        self._targets = torch.nn.utils.rnn.pad_sequence(words, batch_first=True, padding_value=Vocab.PAD)
+        self._targets = pad(words)
 
-    def __len__(self) -> int:
-        return -(-len(self.drawings) // self.batch_size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self.epoch(0)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same for the same seed and number."""
-        order = list(range(len(self.drawings)))
-        if self.seed is not None:
-            Random((self.seed << 32) + number).shuffle(order)
-        return (self._batch(rows) for rows in torch.tensor(order).split(self.batch_size))
+    def _epoch(self, number: int) -> Iterator[Batch]:
+        order = torch.tensor(self._order(len(self.drawings), number))
+        return (self._batch(rows) for rows in order.split(self.batch_size))
 
     def _batch(self, rows: Tensor) -> Batch:
         lengths = self._lengths[rows]

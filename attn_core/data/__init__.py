@@ -1,9 +1,19 @@
 """Text to tokens to batches: sentence pairs, real ones from Tatoeba, vocabularies, batches."""
 
-from attn_core.data.batches import Batch, Batches
+from attn_core.data.batches import Batch, Batches, EpochBatches, TensorBatch
 from attn_core.data.pairs import Corpus, Pair
 from attn_core.data.tatoeba import tatoeba_corpus
 from attn_core.data.tokens import tokenize
 from attn_core.data.vocab import Vocab
 
-__all__ = ["Batch", "Batches", "Corpus", "Pair", "Vocab", "tatoeba_corpus", "tokenize"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "Corpus",
+    "EpochBatches",
+    "Pair",
+    "TensorBatch",
+    "Vocab",
+    "tatoeba_corpus",
+    "tokenize",
+]

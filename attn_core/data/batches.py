@@ -1,29 +1,112 @@
-"""Pairs to padded tensors, sentences of like length together."""
+"""Examples to batches of padded tensors, with examples of similar length together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from random import Random
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import shown
+from attn_core.contract import check_count, check_size, shown
 from attn_core.data.pairs import Pair
 from attn_core.data.vocab import Vocab
 
 POOL = 50
-"""How many batches' worth of shuffled pairs are sorted by length together."""
+"""How many batches' worth of shuffled examples are sorted by length together."""
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Sentences as numbers (int64), padded at the end with `Vocab.PAD`.
+class TensorBatch:
+    """The base of every batch: its fields are tensors, and the first axis of each counts the examples."""
 
-    Shapes: `source` (B, S), each sentence ended by <eos>; `target_in` (B, T), each begun with <bos>;
-    `target_out` (B, T), each ended by <eos>; `source_lengths` and `target_lengths` (B,), in tokens, <eos>
-    counted.
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def rows(self, chosen: slice) -> Self:
+        """The examples of a slice, with the padding that they have."""
+        return self._map(lambda tensor: tensor[chosen])
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on a device."""
+        # A copy to the CPU must be waited for, because nothing that reads it there would wait.
+        non_blocking = torch.device(device).type != "cpu"
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return type(self)(**{f.name: change(getattr(self, f.name)) for f in fields(self)})
+
+
+AnyBatch = TypeVar("AnyBatch", bound=TensorBatch)
+
+
+class EpochBatches(Generic[AnyBatch]):
+    """The base of all that ``fit`` trains on: every example once an epoch, and a last batch that may be smaller.
+
+    A subclass gives the batches of an epoch in ``_epoch``. With a ``seed`` it shuffles them by the seed and the epoch's
+    number; without one they keep their order. Iterating gives epoch 0.
+
+    Raises:
+        ValueError: if ``batch_size`` is below 1, or ``seed`` is neither None nor an integer of at least 0.
+    """
+
+    def __init__(self, num_examples: int, batch_size: int, seed: int | None) -> None:
+        check_size("batch_size", batch_size)
+        if seed is not None:
+            check_count("seed", seed)
+        self.num_examples, self.batch_size, self.seed = num_examples, batch_size, seed
+
+    def __len__(self) -> int:
+        return -(-self.num_examples // self.batch_size)
+
+    def __iter__(self) -> Iterator[AnyBatch]:
+        return self.epoch(0)
+
+    def epoch(self, number: int) -> Iterator[AnyBatch]:
+        """The batches of one epoch, the same each time for the same seed and number.
+
+        Raises:
+            ValueError: if ``number`` is not an integer of at least 0.
+        """
+        check_count("number", number)
+        return self._epoch(number)
+
+    def _epoch(self, number: int) -> Iterator[AnyBatch]:
+        raise NotImplementedError
+
+    def _random(self, number: int) -> Random:
+        return Random(((self.seed or 0) << 32) + number)
+
+    def _order(self, count: int, number: int) -> list[int]:
+        """The indices below ``count``, in the order of this epoch."""
+        order = list(range(count))
+        if self.seed is not None:
+            self._random(number).shuffle(order)
+        return order
+
+    def _plan(self, lengths: Sequence[Any], number: int) -> list[list[int]]:
+        """Which examples form which batch. With a seed, examples of similar length are together, to save padding."""
+        size, order = self.batch_size, list(range(len(lengths)))
+        random = self._random(number)
+        if self.seed is not None:
+            random.shuffle(order)
+            pools = [order[start : start + size * POOL] for start in range(0, len(order), size * POOL)]
+            order = [index for pool in pools for index in sorted(pool, key=lengths.__getitem__)]
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        if self.seed is not None:
+            random.shuffle(batches)
+        return batches
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(TensorBatch):
+    """Sentence pairs as token ids (int64), padded at the end with ``Vocab.PAD``.
+
+    Shapes: ``source (B, S)``, each sentence ended by <eos>; ``target_in (B, T)``, each begun with <bos>;
+    ``target_out (B, T)``, each ended by <eos>; ``source_lengths`` and ``target_lengths (B,)``, in tokens with <eos>.
     """
 
     source: Tensor
@@ -32,28 +115,13 @@ class Batch:
     target_out: Tensor
     target_lengths: Tensor
 
-    def __len__(self) -> int:
-        return self.source.shape[0]
 
-    def rows(self, chosen: slice) -> Batch:
-        """The sentences of a slice, padded as they are."""
-        return Batch(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
+class Batches(EpochBatches[Batch]):
+    """The batches of sentence pairs. With a seed, pairs of similar length are together, so that little is padding.
 
-    def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device."""
-        # Copies to the CPU are waited for: nothing there would wait for them later.
-        free = torch.device(device).type != "cpu"
-        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=free) for f in fields(self)})
-
-
-class Batches:
-    """The batches of some pairs, every pair once an epoch; the last batch may be smaller.
-
-    With a seed, `epoch(n)` is shuffled by (seed, n), and sentences of like length stand together so that
-    little is padding; iterating gives epoch 0. Without a seed the batches are in the order of `pairs`.
-
-    Raises: ValueError for no pairs, something that is not a `Pair`, a `batch_size` below 1, a seed that is
-    neither None nor an integer of 0 or more.
+    Raises:
+        ValueError: if there are no pairs, something is not a ``Pair`` or a ``Vocab``, ``batch_size`` is below 1, or
+            ``seed`` is neither None nor an integer of at least 0.
     """
 
     def __init__(
@@ -65,10 +133,6 @@ class Batches:
         batch_size: int,
         seed: int | None = None,
     ) -> None:
-        if type(batch_size) is not int or batch_size < 1:
-            raise ValueError(f"batch_size: expected an integer of 1 or more, got {batch_size!r}")
-        if seed is not None and (type(seed) is not int or seed < 0):
-            raise ValueError(f"seed: expected None or an integer of 0 or more, got {seed!r}")
         for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
             if not isinstance(vocab, Vocab):
                 raise ValueError(f"{name}: expected a Vocab, got {shown(vocab)}")
@@ -80,56 +144,28 @@ class Batches:
         for pair in self.pairs:
             if not isinstance(pair, Pair):
                 raise ValueError(f"pairs: expected Pair objects, got {shown(pair)}")
-        self.batch_size = batch_size
-        self.seed = seed
+        super().__init__(len(self.pairs), batch_size, seed)
         self._sources = [torch.tensor([*source_vocab.encode(p.source), Vocab.EOS]) for p in self.pairs]
         self._targets = [torch.tensor([Vocab.BOS, *target_vocab.encode(p.target), Vocab.EOS]) for p in self.pairs]
 
-    def __len__(self) -> int:
-        return -(-len(self.pairs) // self.batch_size)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self.epoch(0)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same for the same seed and number.
-
-        Raises: ValueError for a number that is not an integer of 0 or more.
-        """
-        if type(number) is not int or number < 0:
-            raise ValueError(f"number: expected an integer of 0 or more, got {number!r}")
-        return (self._batch(indices) for indices in self._plan(number))
-
-    def _plan(self, number: int) -> list[list[int]]:
-        """Which pairs stand in which batch."""
-        order, size = list(range(len(self.pairs))), self.batch_size
-        if self.seed is None:
-            return [order[start : start + size] for start in range(0, len(order), size)]
-        random = Random((self.seed << 32) + number)
-        random.shuffle(order)
-        batches = []
-        for start in range(0, len(order), size * POOL):
-            pool = sorted(order[start : start + size * POOL], key=self._lengths)
-            batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-        random.shuffle(batches)
-        return batches
-
-    def _lengths(self, index: int) -> tuple[int, int]:
-        """Both sides count: sorted by one alone, a seventh of the other is padding."""
-        source, target = len(self._sources[index]), len(self._targets[index])
-        return source + target, target
+    def _epoch(self, number: int) -> Iterator[Batch]:
+        # Both sides count: with pairs sorted by one alone, a seventh of the other is padding.
+        sides = zip(self._sources, self._targets, strict=True)
+        lengths = [(len(source) + len(target), len(target)) for source, target in sides]
+        return (self._batch(indices) for indices in self._plan(lengths, number))
 
     def _batch(self, indices: list[int]) -> Batch:
         sources = [self._sources[index] for index in indices]
         targets = [self._targets[index] for index in indices]
         return Batch(
-            _pad(sources),
-            torch.tensor([len(words) for words in sources]),
-            _pad([words[:-1] for words in targets]),
-            _pad([words[1:] for words in targets]),
-            torch.tensor([len(words) - 1 for words in targets]),
+            pad(sources),
+            torch.tensor([len(tokens) for tokens in sources]),
+            pad([tokens[:-1] for tokens in targets]),
+            pad([tokens[1:] for tokens in targets]),
+            torch.tensor([len(tokens) - 1 for tokens in targets]),
         )
 
 
-def _pad(sentences: list[Tensor]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True, padding_value=Vocab.PAD)
+def pad(rows: list[Tensor]) -> Tensor:
+    """Rows of token ids ``(T,)`` as one tensor ``(B, longest T)``, with ``Vocab.PAD`` after the shorter ones."""
+    return pad_sequence(rows, batch_first=True, padding_value=Vocab.PAD)

@@ -1,4 +1,4 @@
-"""Hiding words: which tokens a model has to restore, and what stands in their place."""
+"""Hiding tokens: which ones a model has to restore, and what replaces them."""
 
 import torch
 from torch import Tensor
@@ -8,22 +8,22 @@ from attn_core.data import Vocab
 from attn_core.data.vocab import PretrainingVocab
 
 HIDDEN, REPLACED = 0.8, 0.1
-"""Of the chosen tokens these shares become <mask> and a random word; the rest stay."""
+"""The shares of the chosen tokens that become <mask> and a random token; the rest stay."""
 
 
 def mask_tokens(
     tokens: Tensor, vocab_size: int, *, generator: torch.Generator, share: float = 0.15
 ) -> tuple[Tensor, Tensor]:
-    """Choose words of each row at random, and hide them: the inputs, and the targets to restore.
+    """Hide some tokens of each row, chosen at random: the inputs, and the targets to restore.
 
-    Shapes: ``tokens (B, T)``, numbers of a ``PretrainingVocab`` of ``vocab_size`` tokens; both results ``(B, T)``. In
-    each row ``share`` of the words is chosen, rounded, but one at least; special tokens and padding never are. In the
-    inputs 80 % of the chosen become <mask>, 10 % a random word, 10 % stay as they are: a model that always saw <mask>
-    would meet another kind of text when it is tuned. The targets hold the chosen words, and <pad> everywhere else.
+    Shapes: ``tokens (B, T)``, ids of a ``PretrainingVocab`` of ``vocab_size`` tokens; both results ``(B, T)``. In each
+    row ``share`` of the tokens is chosen, rounded, but at least one; special tokens and padding never are. In the
+    inputs 80 % of the chosen become <mask>, 10 % become a random token, and 10 % stay, because a model that always saw
+    <mask> would meet another kind of text when it is tuned. The targets hold the chosen tokens, and <pad> elsewhere.
 
     Raises:
-        ValueError: ``tokens`` of another kind or outside the vocabulary, a vocabulary without words, no generator, or
-            a ``share`` not in (0, 1].
+        ValueError: if ``tokens`` are of another kind or outside the vocabulary, which must have words, if ``generator``
+            is not one, or if ``share`` is not in (0, 1].
 
     Source: Devlin et al. 2018, section 3.1, task 1; the number per row as in the authors' program.
     """
@@ -37,10 +37,10 @@ def mask_tokens(
         raise ValueError(f"share: expected a share in (0, 1], got {share!r}")
     words = tokens >= specials
     number = words.sum(1)
-    wanted = (share * number).round().clamp(min=1).minimum(number)
-    # Each row's words in a random order, everything else behind them: the first so many are chosen.
+    quota = (share * number).round().clamp(min=1).minimum(number)
+    # Each row's words come in a random order, with everything else behind them, and the first ones are chosen.
     order = torch.rand(tokens.shape, generator=generator).masked_fill(~words, 2.0).argsort(1)
-    chosen = torch.zeros_like(words).scatter(1, order, torch.arange(tokens.shape[1]) < wanted[:, None])
+    chosen = torch.zeros_like(words).scatter(1, order, torch.arange(tokens.shape[1]) < quota[:, None])
     fate = torch.rand(tokens.shape, generator=generator)
     others = torch.randint(specials, vocab_size, tokens.shape, generator=generator)
     inputs = tokens.masked_fill(chosen & (fate < HIDDEN), PretrainingVocab.MASK)

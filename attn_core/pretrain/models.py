@@ -15,10 +15,9 @@ from attn_core.transformer.layers import Mechanism
 
 
 class SegmentEncoder(TransformerEncoder):
-    """A ``TransformerEncoder`` that adds to each token's vector which part of the text it belongs to, 0 or 1.
+    """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
 
-    The vectors of the parts start as large as those of the words. Arguments and errors are those of
-    ``TransformerEncoder``.
+    Arguments and errors are those of ``TransformerEncoder``.
 
     Source: Devlin et al. 2018, section 3 and figure 2.
     """
@@ -34,9 +33,9 @@ class SegmentEncoder(TransformerEncoder):
         self.segments = nn.Embedding(2, config.model_dim)
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true.
+        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` count.
 
-        Without ``segments (B, T)`` all is one part, 0.
+        Without ``segments (B, T)`` the text is one part, 0.
         """
         return self.states(tokens, lengths, segments)[-1]
 
@@ -44,7 +43,7 @@ class SegmentEncoder(TransformerEncoder):
         """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives.
 
         Raises:
-            ValueError: as ``TransformerEncoder``, or segments that are not 0 and 1, one for each token.
+            ValueError: as ``TransformerEncoder``, or if ``segments`` are not 0 and 1, one for each token.
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         if segments is None:
@@ -67,7 +66,7 @@ class ClassHead(nn.Module):
     """Vectors ``(B, C)`` to logits ``(B, classes)``: a dense layer, tanh, and a linear layer.
 
     Raises:
-        ValueError: a size below 1.
+        ValueError: if a size is below 1.
 
     Source: Devlin et al. 2018, section 3.1, task 2, and 3.2 (the dense layer and tanh as in the authors' program).
     """
@@ -80,15 +79,15 @@ class ClassHead(nn.Module):
         self.out = nn.Linear(model_dim, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits of each class, not normalised."""
+        """Logits of each class."""
         return self.out(torch.tanh(self.dense(x)))
 
 
 class MaskedLanguageModel(nn.Module):
-    """An encoder with a head that restores hidden words: dense layer, GELU, layer norm, the embedding's own matrix.
+    """An encoder with a head that restores hidden tokens: linear layer, GELU, layer norm, the embedding's own matrix.
 
     Raises:
-        ValueError: ``encoder`` is no ``SegmentEncoder``.
+        ValueError: if ``encoder`` is not a ``SegmentEncoder``.
 
     Source: Devlin et al. 2018, section 3.1, task 1 (the head as in the authors' program).
     """
@@ -102,19 +101,19 @@ class MaskedLanguageModel(nn.Module):
         self.bias = nn.Parameter(torch.zeros(encoder.config.vocab_size))
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> Tensor:
-        """Logits ``(N, V)`` of the N words where ``hidden (B, T)`` is True, row by row; the rest as the encoder's."""
+        """Logits ``(N, V)`` of the N tokens where ``hidden (B, T)`` is True, row by row; the rest as the encoder."""
         return self.word_logits(self.encoder(tokens, lengths, segments)[hidden])
 
     def word_logits(self, x: Tensor) -> Tensor:
-        """The encoder's vectors ``(…, C)`` to logits ``(…, V)`` of the words there.
+        """The encoder's vectors ``(…, C)`` to logits ``(…, V)`` of the tokens there.
 
-        All of a text at once costs more than a small encoder itself: ask for the hidden places alone.
+        For all tokens of a text this costs more than a small encoder itself, so ask for the hidden ones alone.
         """
         return self.encoder.embedding.logits(self.norm(functional.gelu(self.dense(x)))) + self.bias
 
 
 class NextSentenceModel(MaskedLanguageModel):
-    """A ``MaskedLanguageModel`` that also tells from <cls> whether the second part follows the first.
+    """A ``MaskedLanguageModel`` that also predicts from <cls> whether the second part follows the first.
 
     Source: Devlin et al. 2018, section 3.1.
     """
@@ -124,18 +123,16 @@ class NextSentenceModel(MaskedLanguageModel):
         self.follows = ClassHead(encoder.config.model_dim, 2)
 
     def both(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """The words' logits ``(N, V)`` as ``forward`` gives them, and ``(B, 2)``: follows not, follows."""
+        """The tokens' logits ``(N, V)`` as ``forward`` gives them, and ``(B, 2)``: does not follow, follows."""
         x = self.encoder(tokens, lengths, segments)
         return self.word_logits(x[hidden]), self.follows(x[:, 0])
 
 
 class Classifier(nn.Module):
-    """An encoder and a new head that tells one of ``classes`` from the vector of one token.
-
-    ``Classifier(copy.deepcopy(encoder), …)`` begins from pretrained weights and leaves their owner's as they are.
+    """An encoder and a new head that predicts one of ``classes`` from the vector of one token.
 
     Raises:
-        ValueError: ``classes`` below 1, or ``encoder`` is no ``SegmentEncoder``.
+        ValueError: if ``classes`` is below 1, or ``encoder`` is not a ``SegmentEncoder``.
 
     Source: Devlin et al. 2018, section 3.2.
     """
@@ -147,18 +144,18 @@ class Classifier(nn.Module):
         self.head = ClassHead(encoder.config.model_dim, classes)
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, at: Tensor) -> Tensor:
-        """Logits ``(B, classes)`` from the vectors at the places ``at (B,)``, 0 for <cls>; the rest as the encoder."""
+        """Logits ``(B, classes)`` from the vectors at positions ``at (B,)``, 0 for <cls>; the rest as the encoder."""
         x = self.encoder(tokens, lengths, segments)
         return self.head(x[torch.arange(len(x), device=x.device), at])
 
 
 def tuned_from(encoder: SegmentEncoder, classes: int) -> Classifier:
-    """A classifier over a copy of a pretrained encoder; all its weights can be trained."""
+    """A classifier over a copy of a pretrained encoder, with all parameters trainable."""
     return Classifier(copy.deepcopy(encoder), classes)
 
 
 def frozen_from(encoder: SegmentEncoder, classes: int) -> Classifier:
-    """A classifier over a copy of a pretrained encoder, of which only the head can be trained."""
+    """A classifier over a copy of a pretrained encoder, with only the head trainable."""
     model = tuned_from(encoder, classes)
     model.encoder.requires_grad_(False)
     return model

@@ -14,12 +14,12 @@ from attn_core.pretrain.models import SegmentEncoder
 
 
 def mean_vectors(states: Tensor, tokens: Tensor) -> Tensor:
-    """The mean vector of each row's words, special tokens and padding left out: ``(B, T, C)`` to ``(B, C)``.
+    """The mean vector of each row's words, without special tokens and padding: ``(B, T, C)`` to ``(B, C)``.
 
-    ``tokens (B, T)`` are numbers of a ``PretrainingVocab``. A row without words gets zeros.
+    ``tokens (B, T)`` are ids of a ``PretrainingVocab``. A row without words gets zeros.
 
     Raises:
-        ValueError: ``states`` and ``tokens`` that do not fit.
+        ValueError: if ``states`` and ``tokens`` do not fit.
     """
     if not isinstance(states, Tensor) or not isinstance(tokens, Tensor):
         raise ValueError(f"states: expected tensors of states and tokens, got {kind(states)} and {kind(tokens)}")
@@ -38,29 +38,29 @@ def text_vectors(
     The encoder is run in evaluation mode and left in the mode it was in.
 
     Raises:
-        ValueError: no texts, or one without words.
+        ValueError: if there are no texts, or one without words.
     """
     batches = LabelledBatches([Text(words, label=0) for words in texts], vocab, batch_size=batch_size)
-    device, found = next(encoder.parameters()).device, []
+    device, vectors = next(encoder.parameters()).device, []
     with evaluating(encoder):
         for batch in batches:
             batch = batch.to(device)
             states = encoder.states(batch.source, batch.source_lengths)
-            found.append(torch.stack([mean_vectors(x, batch.source) for x in states]))
-    return torch.cat(found, dim=1)
+            vectors.append(torch.stack([mean_vectors(x, batch.source) for x in states]))
+    return torch.cat(vectors, dim=1)
 
 
 def retrieval_accuracy(queries: Tensor, candidates: Tensor) -> float:
-    """The share of ``queries (K, C)`` whose nearest of ``candidates (K, C)``, by cosine, is that of the same number.
+    """The share of ``queries (K, C)`` whose nearest of ``candidates (K, C)``, by cosine, has the same index.
 
-    Chance is 1/K. Equal cosines count as wrong.
+    Chance level is 1/K. Equal cosines count as wrong.
 
     Raises:
-        ValueError: shapes that differ, or that have not two axes.
+        ValueError: if the two are not tensors of the same two axes.
     """
-    for name, given in (("queries", queries), ("candidates", candidates)):
-        if not isinstance(given, Tensor):
-            raise ValueError(f"{name}: expected a tensor of shape (K, C), got {kind(given)}")
+    for name, vectors in (("queries", queries), ("candidates", candidates)):
+        if not isinstance(vectors, Tensor):
+            raise ValueError(f"{name}: expected a tensor of shape (K, C), got {kind(vectors)}")
     if queries.dim() != 2 or queries.shape != candidates.shape or not len(queries):
         raise ValueError(f"candidates: expected the shape of queries, {tuple(queries.shape)}, got {kind(candidates)}")
     cosines = functional.normalize(queries.double(), dim=1) @ functional.normalize(candidates.double(), dim=1).T

@@ -86,18 +86,21 @@ class HardDecoder(BahdanauDecoder):
         return states[torch.arange(len(position), device=position.device), position], weights
 
 
-def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, entropy_weight: float = 0.01) -> Tensor:
-    """What hard attention learns from, a scalar in nats per target token: for ``fit(…, loss=reinforce_loss)``.
+def reinforce_loss(
+    model: nn.Module, batch: Batch, *, discount: float = 0.0, entropy_weight: float = 0.01
+) -> tuple[Tensor, Tensor]:
+    """The loss of hard attention, summed over the target tokens, in nats, and their number: for ``fit(loss=…)``.
 
-    The cross-entropy of the words, given the draws, teaches everything but where to look, which no gradient reaches.
-    REINFORCE teaches that: a draw becomes likelier by as much as it made words likelier than looking at the positions
-    of greatest weight did (in the same mode, with dropout of its own). With ``discount`` 1 it answers for all words
-    from its own on, which is unbiased and noisy; with 0 for its own word alone; in between, words count less by that
-    factor for each step. Entropy, weighed by ``entropy_weight``, keeps other positions in play.
+    The cross-entropy of the target, given the draws, teaches everything except where to look, which no gradient
+    reaches. REINFORCE teaches that: a draw becomes more probable by as much as it made tokens more probable than the
+    positions of greatest weight did (in the same mode, with dropout of its own). With ``discount`` 1, a draw is
+    credited with all tokens from its own on, which is unbiased and noisy; with 0, with its own token alone; in between,
+    a token counts less by that factor for each step. Entropy, weighed by ``entropy_weight``, keeps other positions in
+    play.
 
     Raises:
-        ValueError: the model's decoder is not a ``HardDecoder``, a ``discount`` outside [0, 1], a weight that
-            is negative or infinite.
+        ValueError: if the model's decoder is not a ``HardDecoder``, ``discount`` lies outside [0, 1], or
+            ``entropy_weight`` is negative or infinite.
 
     Source: Xu et al. 2015, section 4.1; Williams 1992. The baseline, the model's own best guess instead of a running
     mean, is that of Rennie et al. 2017.
@@ -118,7 +121,7 @@ def reinforce_loss(model: nn.Module, batch: Batch, *, discount: float = 0.0, ent
             advantage[:, step] += discount * advantage[:, step + 1]
     true = batch.target_out != Vocab.PAD
     objective = words + (advantage * draws.log_probability + entropy_weight * draws.entropy) * true
-    return -objective.sum() / true.sum()
+    return -objective.sum(), true.sum()
 
 
 def _log_probability(logits: Tensor, target: Tensor) -> Tensor:

@@ -1,14 +1,18 @@
 """Training, on one device or on many processes: ``fit``, losses, and schedules of the learning rate."""
 
-from attn_core.train.loop import History, fit, train_step
-from attn_core.train.losses import smoothed_loss, target_loss, token_loss
-from attn_core.train.schedules import cosine, inverse_square_root
+from attn_core.train.loop import fit, train_step
+from attn_core.train.losses import Loss, needs_whole_batch, smoothed_loss, target_loss, token_loss
+from attn_core.train.precision import Precision
+from attn_core.train.resume import History
+from attn_core.train.schedules import cosine
 
 __all__ = [
     "History",
+    "Loss",
+    "Precision",
     "cosine",
     "fit",
-    "inverse_square_root",
+    "needs_whole_batch",
     "smoothed_loss",
     "target_loss",
     "token_loss",

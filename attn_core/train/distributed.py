@@ -1,48 +1,38 @@
-"""Training on several processes: each takes its share of every batch, and PyTorch adds up the gradients.
+"""Training on several processes: each computes its shard of every batch, and PyTorch adds up the gradients.
 
-A process is started by ``torchrun``, which says in the environment who it is. The sum over the processes is the one
-that a single process would have made, up to rounding: the shares are weighted by their numbers of target tokens.
+``torchrun`` starts the processes, and tells each of them its number through the environment. A step is the one that a
+single process would have made of the whole batches, up to rounding.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attn_core.data import Batch
+from attn_core.data.batches import AnyBatch
 from attn_core.device import default_device
+from attn_core.train.losses import Loss
 
-Loss = Callable[[nn.Module, Batch], Tensor]
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @contextmanager
 def process_group() -> Iterator[torch.device]:
     """Join the processes that ``torchrun`` started, if it did, and leave them at the end; yields this one's device.
 
-    NCCL where there is a CUDA device for each process of this machine, gloo on CPUs.
-
-    Raises:
-        ValueError: some processes of this machine would have to share a CUDA device.
+    They communicate by NCCL on CUDA, where each process of this machine needs a device of its own, and by gloo on CPUs.
     """
     if not (distributed.is_available() and distributed.is_torchelastic_launched()):
         yield default_device()
         return
-    local, beside = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     device = torch.device("cpu")
     if torch.cuda.is_available():
-        if beside > torch.cuda.device_count():
-            raise ValueError(
-                f"LOCAL_WORLD_SIZE: expected at most {torch.cuda.device_count()} processes, one for each CUDA device, "
-                f"got {beside}"
-            )
-        device = torch.device("cuda", local)
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    if device.type == "cuda":
         distributed.init_process_group("nccl", device_id=device)
     else:
         distributed.init_process_group("gloo")
@@ -53,21 +43,21 @@ def process_group() -> Iterator[torch.device]:
 
 
 def rank() -> int:
-    """This process's number, from 0; 0 where there is only one."""
-    return distributed.get_rank() if _together() else 0
+    """The number of this process, from 0; 0 if it is the only one."""
+    return distributed.get_rank() if _is_initialized() else 0
 
 
 def size() -> int:
     """How many processes train together."""
-    return distributed.get_world_size() if _together() else 1
+    return distributed.get_world_size() if _is_initialized() else 1
 
 
-def broadcast_from_rank0(make: Callable[[], Made]) -> Made:
-    """What ``make`` gives in the first process, for all of them, and at the same time; it has to be picklable.
+def broadcast_from_rank0(make: Callable[[], Result]) -> Result:
+    """Call ``make`` in the first process alone, and return its result, which must be picklable, in all of them.
 
-    What it raises there is raised in all: no process goes on and waits for one that has stopped.
+    An error that it raises there is raised in all, so that no process waits for one that has stopped.
     """
-    if not _together():
+    if not _is_initialized():
         return make()
     outcome: list[Any] = [None, None]
     if rank() == 0:
@@ -83,7 +73,7 @@ def broadcast_from_rank0(make: Callable[[], Made]) -> Made:
 
 def all_reduce_sum(values: Tensor) -> Tensor:
     """The sum of every process's ``values``."""
-    if _together():
+    if _is_initialized():
         distributed.all_reduce(values)
     return values
 
@@ -95,30 +85,36 @@ class _LossOf(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Any) -> Any:
         return self.loss(self.model, batch)
 
 
-def wrapped(model: nn.Module, loss: Loss, device: torch.device) -> tuple[nn.Module, Loss]:
+def wrap_ddp(model: nn.Module, loss: Loss, device: torch.device) -> tuple[nn.Module, Loss]:
     """The model and its loss as this process trains them: gradients become the mean over the processes.
 
-    All start from the first one's weights.
+    All start from the parameters of the first process.
     """
-    if not _together():
+    if not _is_initialized():
         return model, loss
     ids = [device] if device.type == "cuda" else None
     return DistributedDataParallel(_LossOf(model, loss), device_ids=ids), lambda trained, batch: trained(batch)
 
 
-def unsynchronised(model: nn.Module) -> Any:
-    """A context in which gradients stay this process's own: for all but the last part of a step."""
+def no_sync(model: nn.Module) -> AbstractContextManager[None]:
+    """A context in which gradients stay this process's own: for all batches of a step but the last."""
     return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
 
-def share(batch: Batch) -> Batch:
-    """This process's rows of a batch; a batch of none where it has fewer rows than there are processes."""
-    return batch.rows(slice(rank(), None, size())) if size() > 1 else batch
+def shard(batch: AnyBatch) -> tuple[AnyBatch, int]:
+    """This process's rows of a batch, and 1, what they count.
+
+    A process without rows gets the first row, which counts 0, because every process has to take part in a step.
+    """
+    if size() == 1:
+        return batch, 1
+    rows = batch.rows(slice(rank(), None, size()))
+    return (rows, 1) if len(rows) else (batch.rows(slice(0, 1)), 0)
 
 
-def _together() -> bool:
+def _is_initialized() -> bool:
     return distributed.is_available() and distributed.is_initialized()

@@ -1,47 +1,80 @@
-"""What training makes small."""
+"""Losses: functions of a model and a batch for ``fit`` to make small.
+
+A loss gives a sum and the count of what it sums: target tokens, hidden tokens, texts or pairs. Their quotient is the
+mean. ``fit`` needs both, because the mean over several batches is the quotient of the totals.
+"""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import is_number, shown
+from attn_core.contract import is_number, kind, shown
 from attn_core.data import Batch, Vocab
 
+Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor | int]]
+AnyLoss = TypeVar("AnyLoss", bound=Callable[..., Any])
 
-def token_loss(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """Mean cross-entropy per true token, in nats; padding counts for nothing.
 
-    Shapes: ``logits (B, T, V)``, ``target (B, T)`` of token ids, ``Vocab.PAD`` where padded; returns a scalar. With
-    ``smoothing`` the target is the true token with probability 1 − smoothing, and any token with what is left.
+def token_loss(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of the true tokens, summed, in nats, and their number; padding is left out of both.
+
+    Shapes: ``logits (…, V)``, ``target (…)`` of token ids, ``Vocab.PAD`` where padded; returns two scalars. With
+    ``smoothing`` the target is the true token with probability 1 − smoothing, and otherwise any token at random.
 
     Source: Szegedy et al. 2016, section 7 (label smoothing).
     """
-    flat = logits.flatten(0, 1).float()
-    return functional.cross_entropy(flat, target.flatten(), ignore_index=Vocab.PAD, label_smoothing=smoothing)
+    flat = logits.flatten(0, -2).float()
+    loss = functional.cross_entropy(
+        flat, target.flatten(), ignore_index=Vocab.PAD, label_smoothing=smoothing, reduction="sum"
+    )
+    return loss, (target != Vocab.PAD).sum()
 
 
-def target_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """The token loss of the target, each token from the source and the true tokens before it; a scalar, in nats.
+def target_loss(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The token loss of the target, each token given the source and the true tokens before it (teacher forcing).
 
     The model is called as ``model(source, source_lengths, target_in)`` and gives logits ``(B, T, V)``.
     """
-    return token_loss(model(batch.source, batch.source_lengths, batch.target_in), batch.target_out)
+    logits = model(batch.source, batch.source_lengths, batch.target_in)
+    return token_loss(logits, batch.target_out, smoothing=smoothing)
 
 
-def smoothed_loss(smoothing: float) -> Callable[[nn.Module, Batch], Tensor]:
-    """``target_loss`` with label smoothing, for ``fit(loss=…)``; the paper's Transformer has .1.
+def smoothed_loss(smoothing: float) -> Loss:
+    """``target_loss`` with label smoothing, for ``fit(loss=…)``; the original Transformer was trained with .1.
 
     Raises:
-        ValueError: ``smoothing`` is not in [0, 1).
+        ValueError: if ``smoothing`` is not in [0, 1).
 
     Source: Vaswani et al. 2017, section 5.4.
     """
     if not is_number(smoothing) or not 0.0 <= smoothing < 1.0:
         raise ValueError(f"smoothing: expected a share in [0, 1), got {shown(smoothing)}")
+    return partial(target_loss, smoothing=smoothing)
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        logits = model(batch.source, batch.source_lengths, batch.target_in)
-        return token_loss(logits, batch.target_out, smoothing=smoothing)
 
+def needs_whole_batch(loss: AnyLoss) -> AnyLoss:
+    """Mark a loss that is not a sum over the examples of a batch, so that ``fit`` refuses to split a batch for it.
+
+    Such a loss compares the examples with one another, or adds means that are taken over different numbers.
+    """
+    loss.needs_whole_batch = True  # type: ignore[attr-defined]
     return loss
+
+
+def sum_and_count(value: object) -> tuple[Tensor, Tensor]:
+    """What a loss gave, as two scalars of one dtype, which is float32 at least.
+
+    Raises:
+        ValueError: if it is not a scalar tensor and a number.
+    """
+    parts = value if isinstance(value, tuple) else (value,)
+    is_scalar = [isinstance(part, Tensor) and part.dim() == 0 for part in parts]
+    if len(parts) != 2 or not is_scalar[0] or not (is_scalar[1] or is_number(parts[1])):
+        kinds = ", ".join(kind(part) for part in parts)
+        raise ValueError(f"loss: expected a scalar tensor, the sum, and a count, got {kinds}")
+    total = parts[0].to(torch.promote_types(parts[0].dtype, torch.float32))
+    return total, torch.as_tensor(parts[1], dtype=total.dtype, device=total.device)

@@ -5,7 +5,7 @@ decoded and shown as on text. The ``source`` is then a batch of images, and its 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from attn_core.data import Batch, Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.positions import Learned
 from attn_core.seq2seq import Memory, Seq2Seq
-from attn_core.train.losses import token_loss
+from attn_core.train.losses import Loss, needs_whole_batch, token_loss
 from attn_core.vision.patches import check_images
 
 
@@ -28,8 +28,8 @@ class ImageEncoder(nn.Module):
     and a learned position says where it is. The memory's ``final`` is the mean of the regions.
 
     Raises:
-        ValueError: a size below 1, ``memory_dim`` below 2, or an ``image_size`` that 8 does not divide; in use, images
-            of another kind or size, or lengths that are not a number of regions, one at least, for each image.
+        ValueError: if a size is below 1, ``memory_dim`` is below 2, or 8 does not divide ``image_size``; in use, if
+            images are of another kind or size, or lengths are not a number of regions, one at least, for each image.
 
     Source: Xu et al. 2015, section 3.1.1, whose network was a large one, trained beforehand.
     """
@@ -64,50 +64,54 @@ class ImageEncoder(nn.Module):
 
 
 def region_maps(model: Seq2Seq, batches: Iterable[Batch]) -> list[Tensor]:
-    """The attention that each caption's words pay to the regions while the model is given the true caption.
+    """The attention of each caption's words to the regions while the model is given the true caption.
 
-    Returns one map ``(T, R)`` for each image, a row for each word; ``alignment_error`` scores them against
+    Returns one map ``(T, R)`` for each image, with a row for each word; ``alignment_error`` scores them against
     ``Drawings.links``. The model is run in evaluation mode and left in the mode it was in.
 
     Raises:
-        ValueError: the decoder is not one module with attention weights.
+        ValueError: if the decoder is not one module with attention weights.
     """
-    found: list[Tensor] = []
+    region_weights: list[Tensor] = []
     for batch in batches:
         with torch.no_grad(), evaluating(model), capture_attention(model.decoder) as maps:
             model(batch.source, batch.source_lengths, batch.target_in)
         if list(maps) != [""]:
             raise ValueError(f"model: expected a decoder with attention weights, got {kind(model.decoder)}")
         (weights,) = maps[""]
-        found += [rows[0, : length - 1] for rows, length in zip(weights, batch.target_lengths.tolist(), strict=True)]
-    return found
+        lengths = batch.target_lengths.tolist()
+        region_weights += [rows[0, : length - 1] for rows, length in zip(weights, lengths, strict=True)]
+    return region_weights
 
 
-def doubly_stochastic_loss(weight: float = 1.0) -> Callable[[nn.Module, Batch], Tensor]:
+def doubly_stochastic_loss(weight: float = 1.0) -> Loss:
     """``target_loss`` and a penalty on regions that a caption as a whole looks at more or less than once.
 
     For ``fit(loss=…)`` with soft attention: the penalty is the sum over regions of (1 − Σₜ αₜ)², where t runs over the
-    caption's words and <eos>, averaged over the batch and times ``weight``.
+    caption's tokens with <eos>, averaged over the batch and times ``weight``. It is added to the mean of the target's
+    tokens, and both are given times the number of tokens, with that number.
 
     Raises:
-        ValueError: ``weight`` is negative, infinite or no number.
+        ValueError: if ``weight`` is negative, infinite or no number.
 
     Source: Xu et al. 2015, eq. 14, where all regions count alike.
     """
     if not is_number(weight) or not 0.0 <= weight < math.inf:
         raise ValueError(f"weight: expected a finite number of at least 0, got {shown(weight)}")
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
-        # Step by step: a pass over the whole caption gives its weights to captures alone, without their gradient.
+    @needs_whole_batch
+    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        # Step by step, because a pass over the whole caption gives its weights only to captures, without gradient.
         state = model.init_state(batch.source, batch.source_lengths)  # type: ignore[operator]
         looked = torch.zeros_like(state.weights)
         logits = []
-        for tokens, wanted in zip(batch.target_in.unbind(1), batch.target_out.unbind(1), strict=True):
+        for tokens, target in zip(batch.target_in.unbind(1), batch.target_out.unbind(1), strict=True):
             step, state = model.step(tokens, state)  # type: ignore[operator]
             logits.append(step)
-            looked = looked + state.weights * (wanted != Vocab.PAD)[:, None]
+            looked = looked + state.weights * (target != Vocab.PAD)[:, None]
         penalty = (1 - looked).square().masked_fill(~state.memory.mask, 0.0).sum(-1).mean()
-        return token_loss(torch.stack(logits, 1), batch.target_out) + weight * penalty
+        total, count = token_loss(torch.stack(logits, 1), batch.target_out)
+        return total + count * weight * penalty, count
 
     return loss
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from attn_core.contract import check_size, is_number, kind, shown
 from attn_core.data import Batch, Vocab
+from attn_core.data.batches import pad
 from attn_core.decode.hypothesis import evaluating
+from attn_core.train.losses import needs_whole_batch
 from attn_core.transformer import TransformerEncoder
 from attn_core.vision.patches import VisionTransformer
 
@@ -82,7 +83,7 @@ def zero_shot(model: ContrastivePair, images: Tensor, captions: Sequence[Sequenc
     if not len(captions):
         raise ValueError("captions: expected at least one sequence of words, got none")
     rows = [torch.tensor([*vocab.encode(words), Vocab.EOS]) for words in captions]
-    tokens = pad_sequence(rows, batch_first=True, padding_value=Vocab.PAD).to(images.device)
+    tokens = pad(rows).to(images.device)
     lengths = torch.tensor([len(row) for row in rows], device=images.device)
     with evaluating(model):
         return model(images, tokens, lengths).argmax(-1)
@@ -94,7 +95,7 @@ def contrastive_loss(logits: Tensor) -> Tensor:
     Shapes: ``logits (B, B)``, row i an image and column i its own text; returns a scalar.
 
     Raises:
-        ValueError: the logits are no floating square.
+        ValueError: if the logits are not a floating square.
 
     Source: Radford et al. 2021, figure 3; van den Oord et al. 2018.
     """
@@ -106,6 +107,11 @@ def contrastive_loss(logits: Tensor) -> Tensor:
     return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
 
 
-def pair_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """The contrastive loss of a batch of images with their captions, for ``fit(…, loss=pair_loss)``."""
-    return contrastive_loss(model(batch.source, batch.target_out, batch.target_lengths))
+@needs_whole_batch
+def pair_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+    """The contrastive loss of images and their captions, times the number of pairs, and that number: for ``fit``.
+
+    The other pairs of the batch are the negatives, so ``fit`` refuses to split a batch for it.
+    """
+    logits = model(batch.source, batch.target_out, batch.target_lengths)
+    return len(batch) * contrastive_loss(logits), len(batch)

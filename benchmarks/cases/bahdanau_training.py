@@ -23,7 +23,7 @@ from attn_book.companion import load_d2l
 from attn_book.corpus import corpus
 from attn_core.data import Batch, Batches, Pair, Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import target_loss, train_step
+from attn_core.train import Precision, target_loss, train_step
 from benchmarks import d2l_translator
 from benchmarks.d2l_translator import Arrays
 from benchmarks.measure import Trial
@@ -99,10 +99,10 @@ def ours(task: Task) -> Trainer:
     model = Seq2Seq(encoder, decoder).to(task.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=d2l_translator.LEARNING_RATE, fused=task.device.type != "mps")
 
-    unscaled = torch.amp.GradScaler(task.device.type, enabled=False)
+    precision = Precision(torch.float32, task.device)
 
     def step(batch: Batch) -> int:
-        train_step(model, [batch.to(task.device)], target_loss, optimizer, 1.0, torch.float32, unscaled)
+        train_step(model, [batch.to(task.device)], target_loss, optimizer, precision)
         return int(batch.target_lengths.sum())
 
     def logits(arrays: Arrays) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attn_book.companion import load_d2l
 from attn_core.data import Batch, Batches
-from attn_core.train import target_loss, train_step
+from attn_core.train import Precision, target_loss, train_step
 from attn_core.transformer import Transformer, TransformerConfig
 from benchmarks import d2l_transformer, d2l_translator
 from benchmarks.cases import bahdanau_training as training
@@ -44,10 +44,10 @@ def ours(task: Task) -> Trainer:
     )
     model = Transformer(config).to(task.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=task.device.type != "mps")
-    unscaled = torch.amp.GradScaler(task.device.type, enabled=False)
+    precision = Precision(torch.float32, task.device)
 
     def step(batch: Batch) -> int:
-        train_step(model, [batch.to(task.device)], target_loss, optimizer, 1.0, torch.float32, unscaled)
+        train_step(model, [batch.to(task.device)], target_loss, optimizer, precision)
         return int(batch.target_lengths.sum())
 
     def logits(arrays: Arrays) -> Tensor:

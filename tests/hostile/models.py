@@ -53,7 +53,7 @@ from attn_core.seq2seq import (
     Seq2Seq,
     reinforce_loss,
 )
-from attn_core.train import cosine, fit, inverse_square_root, smoothed_loss
+from attn_core.train import cosine, fit, smoothed_loss
 from attn_core.transformer import (
     AddNorm,
     DecoderLayer,
@@ -352,9 +352,9 @@ PRETRAINING = [
     Row("labelled: words", LabelledBatches, {"texts": ["a"], "vocab": TEXTS, "batch_size": 1},
         "texts: expected a label of 0 or more for each, got 'a'$"),
     Row("pack: a place past the end", pack, {"text": Text(["a"], at=3), "vocab": TEXTS},
-        "at: expected a place from 0 to 2, got 3$"),
+        "at: expected a position from 0 to 2, got 3$"),
     Row("pack: a place as text", pack, {"text": Text(["a"], at="1"), "vocab": TEXTS},
-        "at: expected a place from 0 to 2, got '1'$"),
+        "at: expected a position from 0 to 2, got '1'$"),
     Row("pack: a text as its words", pack, {"text": Text("abc"), "vocab": TEXTS},
         "tokens: expected a sequence of words, got 'abc'$"),
     Row("pack: words alone", pack, {"text": ["a"], "vocab": TEXTS}, r"text: expected a Text, got \['a'\]$"),
@@ -424,18 +424,16 @@ TRAINING = [
             ("schedule", 1e-3, "a function, got float$"),
             ("loss", "nll", "a function, got str$"),
             ("validate", True, "a function, got bool$"),
-            ("batches", [], "some with epoch\\(number\\), as Batches, got list$"),
+            ("batches", [], "EpochBatches, for example Batches, got list$"),
             ("model", len, "an nn.Module, got builtin_function_or_method$"),
         )
     ),
     Row("fit: a loss of no tensor", fit, training(loss=lambda model, batch: 1.0),
-        "loss: expected a scalar tensor, got float$"),
+        "loss: expected a scalar tensor, the sum, and a count, got float$"),
     Row("fit: a loss of many", fit, training(loss=lambda model, batch: numbers(2)),
-        r"loss: expected a scalar tensor, got torch.float32 of shape \(2,\)$"),
+        r"loss: expected a scalar tensor, the sum, and a count, got torch.float32 of shape \(2,\)$"),
     Row("cosine: no steps", cosine, {"steps": 0, "peak": 1.0}, "steps: expected an integer of at least 1, got 0$"),
     Row("cosine: peak as text", cosine, {"steps": 1, "peak": "1"}, "peak: expected a finite number above 0, got '1'$"),
-    Row("inverse_square_root: scale −1", inverse_square_root, {"model_dim": 4, "scale": -1},
-        "scale: expected a finite number above 0, got -1$"),
     Row("smoothed_loss: NaN", smoothed_loss, {"smoothing": NAN}, r"smoothing: expected a share in \[0, 1\), got nan$"),
     Row("Batches: nothing", Batches, {"pairs": None, "source_vocab": VOCAB, "target_vocab": VOCAB, "batch_size": 1},
         "pairs: expected Pair objects, got None$"),
@@ -444,7 +442,7 @@ TRAINING = [
     Row("Batches: tuples", Batches, {"pairs": [(("a",), ("b",))], "source_vocab": VOCAB, "target_vocab": VOCAB,
         "batch_size": 1}, "pairs: expected Pair objects, got "),
     Row("Batches: seed −1", Batches, {"pairs": PAIRS, "source_vocab": VOCAB, "target_vocab": VOCAB, "batch_size": 1,
-        "seed": -1}, "seed: expected None or an integer of 0 or more, got -1$"),
+        "seed": -1}, "seed: expected an integer of at least 0, got -1$"),
     Row("Batches: a dict as vocabulary", Batches, {"pairs": PAIRS, "source_vocab": {"a": 4}, "target_vocab": VOCAB,
         "batch_size": 1}, "source_vocab: expected a Vocab, got {'a': 4}$"),
 ]

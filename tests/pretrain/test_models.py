@@ -109,16 +109,20 @@ def test_heads_by_hand(batch):
     torch.testing.assert_close(model(batch.source, batch.source_lengths, batch.segments, hidden), words)
     rows, places = hidden.nonzero(as_tuple=True)
     surprise = -every.log_softmax(-1)[rows, places, batch.target_out[rows, places]].mean()
-    torch.testing.assert_close(masked_loss(model, batch), surprise)
+    loss, count = masked_loss(model, batch)
+    torch.testing.assert_close(loss / count, surprise)
+    assert count == hidden.sum()
     wrong = -follows.log_softmax(-1)[torch.arange(len(batch)), batch.labels].mean()
-    torch.testing.assert_close(masked_and_next_loss(model, batch), surprise + wrong)
+    loss, count = masked_and_next_loss(model, batch)
+    torch.testing.assert_close(loss / count, surprise + wrong)
+    assert count == hidden.sum()
 
 
 def test_scores_are_of_a_model_without_dropout():
     model = MaskedLanguageModel(SegmentEncoder(replace(CONFIG, dropout=0.5)))
     batches = list(MaskedBatches(two_part_texts(PARAGRAPHS), VOCAB, batch_size=8, seed=0))
-    wanted = masked_scores(model.eval(), batches)
-    assert masked_scores(model.train(), batches) == wanted and model.training
+    scores = masked_scores(model.eval(), batches)
+    assert masked_scores(model.train(), batches) == scores and model.training
 
 
 def test_scores_are_over_all_words_and_texts():
@@ -154,7 +158,9 @@ def test_a_classifier_reads_the_token_that_it_is_told():
             torch.testing.assert_close(logits[row], model.head(x[i, row % 4]), atol=1e-5, rtol=1e-5)
             row += 1
     every = logits.log_softmax(-1)[torch.arange(16), torch.arange(16) % 3]
-    torch.testing.assert_close(class_loss(model, next(iter(LABELLED))), -every.mean())
+    loss, count = class_loss(model, next(iter(LABELLED)))
+    torch.testing.assert_close(loss, -every.sum())
+    assert count == 16
 
 
 @pytest.mark.parametrize(("make", "frozen"), [(tuned_from, False), (frozen_from, True)])
@@ -211,12 +217,26 @@ def test_fit_trains_and_goes_on_from_a_checkpoint(model, loss, batches, tmp_path
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("loss", [masked_loss, class_loss, next_token_loss])
+def test_the_loss_of_a_batch_is_the_sum_over_its_parts(loss, batch):
+    encoder = SegmentEncoder(CONFIG)
+    models = {masked_loss: MaskedLanguageModel(encoder), class_loss: Classifier(encoder, 2)}
+    model = models.get(loss) or LanguageModel(CONFIG)
+    if loss is next_token_loss:
+        (batch, *_) = StreamBatches([p.source for p in PARAGRAPHS], VOCAB, batch_size=6, length=12)
+    whole, parts = loss(model, batch), [loss(model, batch.rows(rows)) for rows in (slice(0, 2), slice(2, None))]
+    torch.testing.assert_close(whole[0], parts[0][0] + parts[1][0])
+    assert whole[1] == parts[0][1] + parts[1][1]
+
+
 def test_next_token_loss_by_hand():
     model = LanguageModel(CONFIG)
     (batch, *_) = StreamBatches([p.source for p in PARAGRAPHS], VOCAB, batch_size=4, length=12)
     logits = model(batch.source).log_softmax(-1)
-    wanted = torch.stack([logits[b, t, batch.target_out[b, t]] for b in range(4) for t in range(12)])
-    torch.testing.assert_close(next_token_loss(model, batch), -wanted.mean())
+    every = torch.stack([logits[b, t, batch.target_out[b, t]] for b in range(4) for t in range(12)])
+    loss, count = next_token_loss(model, batch)
+    torch.testing.assert_close(loss, -every.sum())
+    assert count == 48
 
 
 def test_a_class_head_is_refused_without_classes():

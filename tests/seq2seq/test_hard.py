@@ -105,8 +105,8 @@ def test_reinforce_is_unbiased():
     exact = torch.autograd.grad(expected_loss, list(parameters.values()), allow_unused=True)
     estimates = []
     for _ in range(8):
-        loss = reinforce_loss(model, batch_of([row], copies // 8), discount=1.0, entropy_weight=0.0)
-        estimates.append(torch.autograd.grad(loss, list(parameters.values()), allow_unused=True))
+        loss, count = reinforce_loss(model, batch_of([row], copies // 8), discount=1.0, entropy_weight=0.0)
+        estimates.append(torch.autograd.grad(loss / count, list(parameters.values()), allow_unused=True))
     checked = 0
     for name, true, *found in zip(parameters, exact, *estimates, strict=True):
         if true is None:
@@ -124,7 +124,7 @@ def test_the_scores_learn_from_the_draws_alone():
     draws = model.decoder.draw(model.encoder(source, lengths), target)
     cross_entropy(draws.logits.flatten(0, 1), target.flatten()).backward()
     assert all(p.grad is None for p in model.decoder.score.parameters())
-    reinforce_loss(model, batch_of([0, 1], 8)).backward()
+    reinforce_loss(model, batch_of([0, 1], 8))[0].backward()
     assert all(p.grad.abs().max() > 0 for p in model.decoder.score.parameters())
 
 
@@ -147,7 +147,7 @@ def test_a_draw_answers_for_its_own_word_or_for_those_after_it_too():
             return draws
 
         model.decoder.draw = draw
-        reinforce_loss(model, batch, discount=discount, entropy_weight=0.0).backward()
+        reinforce_loss(model, batch, discount=discount, entropy_weight=0.0)[0].backward()
         del model.decoder.draw
         return collected[0].log_probability.grad
 
@@ -184,8 +184,8 @@ def test_the_loss_by_its_formula():
             total -= own[0] + gain * draws.log_probability[b, t] + 0.3 * draws.entropy[b, t]
             count += 1
     torch.manual_seed(4)
-    loss = reinforce_loss(model, batch, discount=0.5, entropy_weight=0.3)
-    assert loss.item() == pytest.approx((total / count).item(), rel=1e-5)
+    loss, number = reinforce_loss(model, batch, discount=0.5, entropy_weight=0.3)
+    assert loss.item() == pytest.approx(total.item(), rel=1e-5) and number == count
 
 
 def test_an_unlikely_draw_has_its_own_log_probability():
@@ -205,7 +205,7 @@ def test_each_word_answers_for_itself_and_entropy_weighs_little_unless_told_othe
     losses = []
     for settings in ({}, {"discount": 0.0, "entropy_weight": 0.01}):
         torch.manual_seed(6)
-        losses.append(reinforce_loss(model, batch, **settings).item())
+        losses.append(reinforce_loss(model, batch, **settings)[0].item())
     assert losses[0] == losses[1]
 
 
@@ -213,7 +213,7 @@ def test_half_precision():
     model, batch = build().float(), batch_of([0, 1], 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
-        loss = reinforce_loss(model, batch)
+        loss, _ = reinforce_loss(model, batch)
         logits = model(source, lengths, target)
     assert draws.log_probability.dtype == draws.entropy.dtype == loss.dtype == torch.float32
     assert torch.allclose(logits.float(), model(source, lengths, target), atol=0.05)

@@ -20,8 +20,19 @@ from torch import distributed as torch_distributed
 from attn_book.corpus import corpus
 from attn_core.checkpoint import load
 from attn_core.data import Batches, Vocab, tatoeba_corpus
+from attn_core.data.vocab import PretrainingVocab
+from attn_core.pretrain import (
+    Classifier,
+    LabelledBatches,
+    MaskedBatches,
+    MaskedLanguageModel,
+    SegmentEncoder,
+    Text,
+    class_loss,
+    masked_loss,
+)
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import distributed, fit, loop, target_loss
+from attn_core.train import distributed, fit, resume, target_loss
 from attn_core.transformer import Transformer, TransformerConfig
 from recorded import scale
 
@@ -29,7 +40,20 @@ pytestmark = pytest.mark.skipif(not torch_distributed.is_available(), reason="ne
 
 pairs = corpus(train=13, valid=0, test=0, structures=0, pronouns=0).train  # of four together, the last one is alone
 vocabs = Vocab(p.source for p in pairs), Vocab(p.target for p in pairs)
-CASES = {"plain": {}, "accumulate": {"accumulate": 2}, "accumulate all": {"accumulate": 3}, "bahdanau": {}}
+words = PretrainingVocab(p.source for p in pairs)
+texts = [Text(p.source, label=number % 2) for number, p in enumerate(pairs)]
+CASES = {
+    "plain": {},
+    "accumulate": {"accumulate": 2},
+    "accumulate all": {"accumulate": 3},
+    "bahdanau": {},
+    "classes": {"batches": LabelledBatches(texts, words, batch_size=4, seed=0), "loss": class_loss, "accumulate": 3},
+    "masked": {
+        "batches": MaskedBatches(lambda number: texts, words, batch_size=4, seed=0),
+        "loss": masked_loss,
+        "accumulate": 2,
+    },
+}
 
 
 def model(name, seed=0):
@@ -39,6 +63,9 @@ def model(name, seed=0):
         decoder = BahdanauDecoder(target, embed_dim=8, hidden_dim=8, memory_dim=16)
         return Seq2Seq(Encoder(source, embed_dim=8, hidden_dim=8), decoder)
     sizes = {"model_dim": 16, "num_heads": 2, "num_layers": 1, "feed_forward_dim": 16, "dropout": 0.0}
+    if name in ("classes", "masked"):
+        encoder = SegmentEncoder(TransformerConfig(len(words), **sizes))
+        return Classifier(encoder, 2) if name == "classes" else MaskedLanguageModel(encoder)
     return Transformer(TransformerConfig(target, source, **sizes))
 
 
@@ -50,10 +77,8 @@ def norm(net):
 def run(name="plain", *, seed=0, **options):
     """Five epochs; a gradient that is never clipped, and its norm after every step."""
     settings = {"epochs": 5, "learning_rate": 1e-2, "clip": 1e9, "device": "cpu", "progress": False}
-    batches = Batches(pairs, *vocabs, batch_size=4, seed=0)
-    return fit(
-        model(name, seed), batches, **(settings | {"validate": norm, "validate_every": 1} | CASES[name] | options)
-    )
+    settings |= {"batches": Batches(pairs, *vocabs, batch_size=4, seed=0), "validate": norm, "validate_every": 1}
+    return fit(model(name, seed), **(settings | CASES[name] | options))
 
 
 def found(history):
@@ -140,8 +165,8 @@ def process(task, folder):
         run(loss=alone, checkpoint=folder / "stopped", checkpoint_every=4)
         return
     draws, saves, weights = [], [], []
-    save = loop.save
-    loop.save = lambda *arguments: saves.append(save(*arguments))
+    save = resume.save
+    resume.save = lambda *arguments: saves.append(save(*arguments))
 
     def draw(net, batch):
         if not drawn:

@@ -96,7 +96,8 @@ def test_a_batch_of_pictures_has_the_loss_of_its_captions():
     target_in = torch.cat([torch.full((3, 1), Vocab.BOS), TOKENS[:, :-1]], 1)
     batch = Batch(images(), torch.full((3,), 4), target_in, TOKENS, LENGTHS)
     expected = by_loops(model(images(), TOKENS, LENGTHS).tolist())
-    assert pair_loss(model, batch).item() == pytest.approx(expected, rel=1e-5)
+    loss, count = pair_loss(model, batch)
+    assert loss.item() == pytest.approx(3 * expected, rel=1e-5) and count == 3
 
 
 def test_other_texts_than_images_can_be_compared():
