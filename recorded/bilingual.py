@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from attn_book.corpus import Paragraph, paragraph_corpus
+from attn_book.retrieval import retrieval_accuracy, text_vectors
 from attn_core.pretrain import (
     MaskedBatches,
     MaskedLanguageModel,
@@ -29,8 +30,6 @@ from attn_core.pretrain import (
     Text,
     masked_loss,
     masked_scores,
-    retrieval_accuracy,
-    text_vectors,
     whole_texts,
 )
 from attn_core.train import fit

@@ -31,6 +31,7 @@ from attn_book.corpus import (
     plausible_sentences,
     two_part_texts,
 )
+from attn_book.retrieval import mean_vectors
 from attn_core.pretrain import (
     ClassHead,
     LabelledBatches,
@@ -45,7 +46,6 @@ from attn_core.pretrain import (
     masked_and_next_loss,
     masked_loss,
     masked_scores,
-    mean_vectors,
     tuned_from,
 )
 from attn_core.train import fit

@@ -20,7 +20,6 @@ from attn_core.pretrain.models import (
     frozen_from,
     tuned_from,
 )
-from attn_core.pretrain.retrieval import mean_vectors, retrieval_accuracy, text_vectors
 from attn_core.pretrain.stream import StreamBatch, StreamBatches, next_token_loss
 
 __all__ = [
@@ -43,11 +42,8 @@ __all__ = [
     "masked_and_next_loss",
     "masked_loss",
     "masked_scores",
-    "mean_vectors",
     "next_token_loss",
     "pack",
-    "retrieval_accuracy",
-    "text_vectors",
     "tuned_from",
     "whole_texts",
 ]

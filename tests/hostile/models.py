@@ -9,6 +9,7 @@ import attn_core
 from attn_book.attribution import occlude, rollout
 from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
+from attn_book.retrieval import mean_vectors, retrieval_accuracy
 from attn_core import Dense, SlidingWindow
 from attn_core.context import (
     AttentionPooling,
@@ -35,9 +36,7 @@ from attn_core.pretrain import (
     Text,
     class_loss,
     mask_tokens,
-    mean_vectors,
     pack,
-    retrieval_accuracy,
     tuned_from,
     whole_texts,
 )

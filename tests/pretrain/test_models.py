@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from attn_book.corpus import next_sentence_texts, paragraph_corpus, two_part_texts
+from attn_book.retrieval import mean_vectors, retrieval_accuracy, text_vectors
 from attn_core.data import Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.positions import Rotary
@@ -26,10 +27,7 @@ from attn_core.pretrain import (
     masked_and_next_loss,
     masked_loss,
     masked_scores,
-    mean_vectors,
     next_token_loss,
-    retrieval_accuracy,
-    text_vectors,
     tuned_from,
 )
 from attn_core.train import fit
