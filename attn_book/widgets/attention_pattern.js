@@ -11,25 +11,10 @@ const LEGEND = {
 };
 const ROOM = [30, 36]; // left of the matrix, and above it
 
-function render({ model, el }) {
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
-  const within = (value, low, high) => Math.max(low, Math.min(high, value));
-  const state = () => {
-    const s = Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
-    return { ...s, query: within(s.query, 0, s.n - 1) };
-  };
-  const put = (changes) => {
-    const next = { ...state(), ...changes };
-    next.query = within(next.query, 0, next.n - 1);
-    for (const name of TRAITS) model.set(name, next[name]);
-    model.save_changes();
-  };
+function draw({ model, listen }) {
+  const { state, put } = stateOf(model, TRAITS, (s) => ({ ...s, query: within(s.query, 0, s.n - 1) }));
 
   // What is on the page: the controls, then the matrix, the circle of the hashes, and the cost.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   const choices = PATTERNS.map((pattern) => {
     const input = make("input", { type: "radio", name: "pattern", value: pattern });
     listen(input, "change", () => put({ pattern }));
@@ -74,9 +59,9 @@ function render({ model, el }) {
   const [crossed, honest, names] = [part("crossed"), part("note"), part("legend")];
   const cost = part("panel attn-cost", part("name", TEXT.cost), part("sides", part("side", table, crossed, honest)));
   cost.lastChild.append(part("side", part("plot", chart), names));
-  const root = make(
-    "div",
-    { class: "attn-card attn-pairs tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+  const root = card(
+    "pairs",
+    TEXT.title,
     part("bar", span("title", TEXT.title)),
     form,
     part("controls", ...sliders.map(({ box }) => box), causalBox),
@@ -120,7 +105,7 @@ function render({ model, el }) {
     };
     const lengths = [s.n, LONGEST];
     const counts = lengths.map((n) => scores(s, n));
-    const shares = counts.map((count, k) => percent(count / lengths[k] ** 2));
+    const shares = counts.map((count, k) => inPercent(count / lengths[k] ** 2));
     const head = cells("th", "", ...lengths.map((n) => `n = ${grouped(n)}`));
     head.firstChild.replaceWith(make("td"));
     const sizes = counts.map((count) => bytes(4 * count));
@@ -148,7 +133,7 @@ function render({ model, el }) {
     const shown = { ...s, query: over ?? s.query };
     drawCircle(circle, circle.parentElement.clientWidth || width, shown, seen, TEXT.round);
     const missed = seen.missed.reduce((total, one) => total + one, 0);
-    heldNote.textContent = [TEXT.held(percent(seen.mean)), TEXT.missed(missed), TEXT.measure].join(" ");
+    heldNote.textContent = [TEXT.held(inPercent(seen.mean)), TEXT.missed(missed), TEXT.measure].join(" ");
     Object.assign(heldNote.dataset, { value: seen.mean, missed });
     const sorted = causalOf(s) ? TEXT.sortedCausal : TEXT.sorted;
     circleNote.textContent = `${TEXT.ring(s.num_buckets)} ${sorted(Math.min(s.bucket_size, s.n))}`;
@@ -167,11 +152,10 @@ function render({ model, el }) {
   }
 
   function update() {
-    if (!ink) return;
     const s = state();
-    const wanted = [JSON.stringify({ ...s, query: 0 }), root.dataset.theme, width].join();
-    if (known !== wanted) {
-      known = wanted;
+    const key = [JSON.stringify({ ...s, query: 0 }), root.dataset.theme, width].join();
+    if (known !== key) {
+      known = key;
       over = null;
       seen = look(s);
       heldNote.hidden = hashes.hidden = s.pattern !== "hash";
@@ -182,7 +166,6 @@ function render({ model, el }) {
   }
 
   function layout() {
-    root.dataset.theme = print.matches ? "light" : themeOf(el);
     ink = inksOf(root);
     width = Math.max(200, Math.floor(matrix.clientWidth) || 320);
     update();
@@ -212,26 +195,7 @@ function render({ model, el }) {
     event.stopPropagation(); // a notebook has keys of its own
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, layout, stop.signal);
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update, layout };
 }
 
-export default { render };
+export default { render: mount(draw) };

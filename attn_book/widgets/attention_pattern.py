@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
 from attn_core.mechanisms.window import SlidingWindow
 
 PATTERNS = {
@@ -64,8 +64,8 @@ class AttentionPatternExplorer(StaticWidget):
     Source: Beltagy et al. 2020, section 3.1; Kitaev et al. 2020, section 2; Wang et al. 2020, section 4.
     """
 
-    _esm = read_module("pattern_pairs.js", "pattern_words.js", "pattern_drawing.js", "attention_pattern.js")
-    _css = read_style("attention_pattern.css")
+    _esm = Joined("page.js", "pattern_pairs.js", "pattern_words.js", "pattern_drawing.js", "attention_pattern.js")
+    _css = Joined("page.css", "attention_pattern.css")
 
     pattern = _OneOf(*PATTERNS).tag(sync=True, static=True)
     causal = _OneOf(False, True).tag(sync=True, static=True)

@@ -18,14 +18,19 @@ _HERE = Path(__file__).parent
 _EXPORT = "export default"
 
 
-def read_module(*names: str) -> str:
-    """Give a widget's JavaScript as one text without imports: what all share, then its own files `names`."""
-    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.js", *names))
+class Joined:
+    """Files of this folder as one text, in this order, read anew each time that `str` asks for it.
 
+    A widget's script is `page.js`, which all widgets share, and the widget's own files, joined into one module without
+    imports; its style likewise. Because they are read anew, a change to a file shows as soon as the cell that makes the
+    widget runs again.
+    """
 
-def read_style(name: str) -> str:
-    """Give a widget's CSS as one text: what all share, then its own file `name`."""
-    return "".join((_HERE / part).read_text(encoding="utf-8") for part in ("page.css", name))
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __str__(self) -> str:
+        return "".join((_HERE / name).read_text(encoding="utf-8") for name in self.names)
 
 
 class RefusedError(ValueError, traitlets.TraitError):

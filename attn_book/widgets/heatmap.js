@@ -1,36 +1,20 @@
 // One attention map on a canvas, its tokens as text beside it, and what it takes to read a weight by pointer or keys;
 // above it, where a layer has several heads, a small map of each to choose by.
 
+const TRAITS = ["layer", "head", "row"];
 const THEMES = {
   light: { ramp: ["#f4f3f8", "#cfc8ea", "#9c8bd2", "#6547ad", "#321474"], mark: "#d9680f", paper: "#ffffff" },
   dark: { ramp: ["#23252f", "#403a6b", "#6b5bb0", "#a48fe6", "#e9e2ff"], mark: "#ff9d3d", paper: "#16181d" },
 };
 
-function make(tag, name, text) {
-  const element = document.createElement(tag);
-  element.className = name;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-
-function unpack(text, bits) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+function unpack(base64, bits) {
+  const bytes = bytesOf(base64);
   if (bits === 8) return bytes;
   const view = new DataView(bytes.buffer);
   return Uint16Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true));
 }
 
-function shown(token) {
-  const letters = [...token.replace(/\p{C}/gu, " ")];
-  if (!letters.join("").trim()) return "␣";
-  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
-}
-
-function percent(weight) {
-  return weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2);
-}
-
-function render({ model, el }) {
+function draw({ model, el, listen }) {
   const [source, target] = ["source", "target"].map((name) => model.get(name));
   const layers = model.get("layers").map((name) => say(name));
   const title = say(model.get("title"));
@@ -40,106 +24,65 @@ function render({ model, el }) {
   const scale = model.get("scale");
   const linked = new Set(model.get("links").map(([s, t]) => t * source.length + s));
   const limits = { layer: layers.length, head: heads };
-
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
+  const { put } = stateOf(model, TRAITS);
 
   // What is on the page, from top to bottom.
-  const root = make("div", "attn-card attn-heatmap tex2jax_ignore mathjax_ignore");
-  root.setAttribute("role", "group");
-  const named = title || say("Attention");
-  root.setAttribute("aria-label", say("{title}: heatmap of attention weights", { title: named }));
-  const bar = make("div", "attn-bar");
-  const choosers = make("div", "attn-choosers");
-  bar.append(make("span", "attn-title", title), choosers);
-  const scroller = make("div", "attn-scroll");
-  const board = make("div", "attn-board");
-  const columns = source.map((token) => make("span", "attn-column", shown(token)));
-  const rows = target.map((token) => make("button", "attn-row", shown(token)));
-  const corner = make("div", "attn-corner");
-  corner.append(make("span", "", say("source →")), make("span", "", say("target ↓")));
-  const across = make("div", "attn-columns");
-  const down = make("div", "attn-rows");
-  across.append(corner, ...columns);
-  down.append(...rows);
-  const area = make("div", "attn-area");
-  const canvas = make("canvas", "");
-  canvas.setAttribute("aria-hidden", "true");
-  const hover = make("div", "attn-hover");
-  hover.hidden = true;
+  const choosers = part("choosers");
+  const columns = source.map((token) => span("column", shown(token)));
+  // Enter in the grid does what a row's button does, so that Tab need not stop at each.
+  const button = { type: "button", class: "attn-row", tabindex: -1 };
+  const rows = target.map((token) => make("button", button, shown(token)));
+  const corner = part("corner", make("span", {}, say("source →")), make("span", {}, say("target ↓")));
+  const canvas = make("canvas", { "aria-hidden": true });
+  const hover = part("hover");
   // A grid of which only the cell in hand is in the document; it moves, and a live region says what it holds.
-  const grid = make("div", "attn-grid");
-  const line = make("div", "attn-line");
-  const cell = make("div", "attn-cell");
-  grid.setAttribute("role", "grid");
-  grid.setAttribute("aria-label", say("Weights: a row for each target token, a column for each source token"));
-  grid.setAttribute("aria-rowcount", target.length);
-  grid.setAttribute("aria-colcount", source.length);
-  line.setAttribute("role", "row");
-  cell.setAttribute("role", "gridcell");
-  cell.tabIndex = 0;
-  line.append(cell);
-  grid.append(line);
-  area.append(canvas, hover, grid);
-  board.append(across, down, area);
-  scroller.append(board);
-  const read = make("output", "attn-read");
-  read.setAttribute("aria-live", "polite");
-  const foot = make("div", "attn-foot");
-  const legend = make("div", "attn-legend");
-  const keyed = (...parts) => {
-    const entry = make("span", "attn-key");
-    entry.append(...parts);
-    legend.append(entry);
-  };
-  keyed("0", make("span", "attn-ramp"), say("{weight} weight", { weight: percent(scale) }));
-  if (linked.size) keyed(make("span", "attn-mark"), say("true alignment"));
-  foot.append(read, legend);
-  const gallery = make("div", "attn-gallery");
-  gallery.setAttribute("role", "radiogroup");
-  gallery.setAttribute("aria-label", say("head"));
-  root.append(bar, ...(heads > 1 ? [gallery] : []), scroller, foot);
+  const gridName = say("Weights: a row for each target token, a column for each source token");
+  const counts = { "aria-rowcount": target.length, "aria-colcount": source.length };
+  const cell = make("div", { class: "attn-cell", role: "gridcell", tabindex: 0 });
+  const line = make("div", { class: "attn-line", role: "row" }, cell);
+  const grid = make("div", { class: "attn-grid", role: "grid", "aria-label": gridName, ...counts }, line);
+  const area = part("area", canvas, hover, grid);
+  const board = part("board", part("columns", corner, ...columns), part("rows", ...rows), area);
+  const read = make("output", { class: "attn-read", "aria-live": "polite" });
+  const legend = part("legend", span("key", "0", span("ramp"), say("{weight} weight", { weight: hundredths(scale) })));
+  if (linked.size) legend.append(span("key", span("mark"), say("true alignment")));
+  const gallery = make("div", { class: "attn-gallery", role: "radiogroup", "aria-label": say("head") });
+  const named = title || say("Attention");
+  const root = card(
+    "heatmap",
+    say("{title}: heatmap of attention weights", { title: named }),
+    part("bar", span("title", title), choosers),
+    ...(heads > 1 ? [gallery] : []),
+    part("scroll", board),
+    part("foot", read, legend),
+  );
 
-  const index = (name) => Math.max(0, Math.min(model.get(name), limits[name] - 1));
+  const index = (name) => within(model.get(name), 0, limits[name] - 1);
   const kept = () => (model.get("row") < target.length ? model.get("row") : -1);
   const start = () => (index("layer") * heads + index("head")) * target.length * source.length;
   const weight = (t, s) => (codes[start() + t * source.length + s] / top) * scale;
-  const put = (name, value) => {
-    model.set(name, value);
-    model.save_changes();
-  };
 
-  if (layers.length > 1) {
-    const label = make("label", "attn-chooser");
-    const slide = make("input", "");
-    const value = make("span", "attn-value");
-    Object.assign(slide, { type: "range", min: 0, max: layers.length - 1, step: 1, name: "layer" });
-    slide.setAttribute("aria-label", say("layer"));
-    value.style.minWidth = `${Math.min(16, Math.max(...layers.map((name) => name.length)))}ch`;
-    const follow = () => {
-      slide.value = index("layer");
-      value.textContent = layers[index("layer")];
-      const values = { name: value.textContent, layer: slide.value, last: layers.length - 1 };
-      slide.setAttribute("aria-valuetext", say("{name}, layer {layer} of 0 to {last}", values));
-    };
-    listen(slide, "input", () => put("layer", Number(slide.value)));
-    model.on("change:layer", follow);
-    stop.signal.addEventListener("abort", () => model.off("change:layer", follow));
-    label.append(make("span", "", say("layer")), slide, value);
-    choosers.append(label);
-    follow();
+  const last = layers.length - 1;
+  const slide = make("input", { type: "range", min: 0, max: last, step: 1, name: "layer", "aria-label": say("layer") });
+  const layerName = span("value");
+  layerName.style.minWidth = `${Math.min(16, Math.max(...layers.map((name) => name.length)))}ch`;
+  listen(slide, "input", () => put({ layer: Number(slide.value) }));
+  if (last) choosers.append(make("label", { class: "attn-chooser" }, make("span", {}, say("layer")), slide, layerName));
+  function follow() {
+    slide.value = index("layer");
+    layerName.textContent = layers[index("layer")];
+    const values = { name: layerName.textContent, layer: slide.value, last };
+    slide.setAttribute("aria-valuetext", say("{name}, layer {layer} of 0 to {last}", values));
   }
 
   // Radio buttons: one stop for Tab, and the arrows choose.
   const together = `attn-${Math.random()}`; // other widgets on the page have groups of their own
   const views = Array.from({ length: heads > 1 ? heads : 0 }, (_, head) => {
-    const [label, button, view] = [make("label", "attn-view"), make("input", ""), make("canvas", "")];
-    Object.assign(button, { type: "radio", name: together, value: head });
-    button.setAttribute("aria-label", say("head {head}", { head }));
-    view.setAttribute("aria-hidden", "true");
-    listen(button, "change", () => put("head", head));
-    label.append(button, view, make("span", "", say("head {head}", { head })));
+    const name = say("head {head}", { head });
+    const button = make("input", { type: "radio", name: together, value: head, "aria-label": name });
+    const view = make("canvas", { "aria-hidden": true });
+    const label = make("label", { class: "attn-view" }, button, view, make("span", {}, name));
+    listen(button, "change", () => put({ head }));
     gallery.append(label);
     return { label, button, view };
   });
@@ -150,7 +93,7 @@ function render({ model, el }) {
   let at = [Math.max(0, kept()), 0];
   let over = null;
 
-  function draw() {
+  function paint() {
     const dots = Math.max(1, devicePixelRatio || 1);
     const [width, height] = [source.length * size, target.length * size];
     if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
@@ -191,9 +134,9 @@ function render({ model, el }) {
       label.classList.toggle("attn-chosen", button.checked);
     });
     const dots = Math.max(1, devicePixelRatio || 1);
-    const wanted = [index("layer"), theme, dots].join();
-    if (surveyed === wanted) return;
-    surveyed = wanted;
+    const key = [index("layer"), theme, dots].join();
+    if (surveyed === key) return;
+    surveyed = key;
     // Pixels for a cell: 72 for the longer side, and up to 96 where otherwise a long thin map could not be seen.
     const [few, many] = [source.length, target.length].sort((a, b) => a - b);
     const room = Math.max(72, Math.min(96, (18 * many) / few)) / many;
@@ -201,7 +144,7 @@ function render({ model, el }) {
     const step = Math.max(1, Math.round(side * dots));
     const ramp = colours(THEMES[theme].ramp);
     const cells = new ImageData(source.length, target.length); // a pixel for a cell, drawn larger all at once
-    const pixels = make("canvas", "");
+    const pixels = make("canvas");
     [pixels.width, pixels.height] = [source.length, target.length];
     views.forEach(({ view }, head) => {
       [view.width, view.height] = [source.length * step, target.length * step];
@@ -230,12 +173,12 @@ function render({ model, el }) {
     if (s >= 0) read.textContent = sentence(t, s);
     else if (t >= 0) {
       const best = source.map((_, i) => i).sort((a, b) => weight(t, b) - weight(t, a)).slice(0, 3);
-      read.textContent = `${shown(target[t])} → ${best.map((i) => `${shown(source[i])} ${percent(weight(t, i))}`).join(", ")}`;
+      read.textContent = `${shown(target[t])} → ${best.map((i) => `${shown(source[i])} ${hundredths(weight(t, i))}`).join(", ")}`;
     } else read.textContent = say("Point at a cell or use the arrow keys; Enter keeps a row.");
   }
 
   function sentence(t, s) {
-    const values = { target: shown(target[t]), source: shown(source[s]), weight: percent(weight(t, s)) };
+    const values = { target: shown(target[t]), source: shown(source[s]), weight: hundredths(weight(t, s)) };
     return linked.has(t * source.length + s)
       ? say("{target} → {source}: {weight}, true alignment", values)
       : say("{target} → {source}: {weight}", values);
@@ -261,21 +204,21 @@ function render({ model, el }) {
   }
 
   function update() {
-    draw();
+    follow();
+    paint();
     survey();
     mark();
   }
 
   // Cells as large as the width allows, within reason; what does not fit scrolls inside the widget.
   function layout() {
-    theme = print.matches ? "light" : themeOf(el);
-    root.dataset.theme = theme;
+    theme = root.dataset.theme;
     const most = Math.max(source.length, target.length);
     root.classList.toggle("attn-small", most > 24);
-    const least = print.matches || most > 128 ? 4 : most <= 24 ? 16 : 12; // paper does not scroll
+    const least = isPrinted() || most > 128 ? 4 : most <= 24 ? 16 : 12; // paper does not scroll
     const label = Math.max(...rows.map((row) => row.offsetWidth), corner.offsetWidth);
     const tokens = Math.max(...columns.map((column) => column.offsetWidth));
-    const width = Math.min(el.clientWidth || 640, print.matches ? 660 : Infinity) - 32;
+    const width = Math.min(el.clientWidth || 640, isPrinted() ? 660 : Infinity) - 32;
     const slope = (wide) => (wide >= 20 ? Math.PI / 4 : Math.PI / 2);
     const room = (wide) => width - label - tokens * Math.cos(slope(wide)) - 4;
     size = Math.max(least, Math.min(most <= 6 ? 44 : 32, Math.floor(room(32) / source.length)));
@@ -303,9 +246,7 @@ function render({ model, el }) {
     return t >= 0 && s >= 0 && t < target.length && s < source.length ? [t, s] : null;
   }
 
-  function keep(t) {
-    put("row", kept() === t ? -1 : t);
-  }
+  const keep = (t) => put({ row: kept() === t ? -1 : t });
 
   listen(area, "pointermove", (event) => {
     const next = locate(event);
@@ -323,18 +264,14 @@ function render({ model, el }) {
     mark();
   });
   listen(area, "click", (event) => {
-    const found = locate(event);
-    if (!found) return;
-    at = found;
+    const place = locate(event);
+    if (!place) return;
+    at = place;
     cell.classList.add("attn-pointed");
     cell.focus({ preventScroll: true });
     keep(at[0]);
   });
-  rows.forEach((row, t) => {
-    row.type = "button";
-    row.tabIndex = -1; // Enter in the grid does the same
-    listen(row, "click", () => keep(t));
-  });
+  rows.forEach((row, t) => listen(row, "click", () => keep(t)));
   listen(cell, "focus", mark);
   listen(cell, "blur", () => {
     cell.classList.remove("attn-pointed");
@@ -354,7 +291,7 @@ function render({ model, el }) {
     if (event.altKey || event.metaKey) return;
     cell.classList.remove("attn-pointed");
     if (event.key === "Enter" || event.key === " ") keep(t);
-    else if (event.key === "Escape" && kept() >= 0) put("row", -1);
+    else if (event.key === "Escape" && kept() >= 0) put({ row: -1 });
     else if (moves[event.key]) {
       at = moves[event.key].map((value, i) => Math.max(0, Math.min(value, end[i])));
       over = null;
@@ -365,17 +302,7 @@ function render({ model, el }) {
     event.stopPropagation(); // a notebook has keys of its own
   });
 
-  const changes = ["change:layer", "change:head", "change:row"];
-  for (const change of changes) model.on(change, update);
-
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, layout, stop.signal);
-  return () => {
-    stop.abort();
-    for (const change of changes) model.off(change, update);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update, layout };
 }
 
-export default { render };
+export default { render: mount(draw) };

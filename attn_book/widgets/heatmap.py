@@ -13,7 +13,7 @@ import traitlets
 
 from attn_book import plots
 from attn_book.maps import read_labelled, read_links
-from attn_book.widgets.base import StaticWidget, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, StaticWidget, check_whole
 
 _FINE = 16_384
 
@@ -33,8 +33,8 @@ class AttentionHeatmap(StaticWidget):
     Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
     """
 
-    _esm = read_module("heatmap.js")
-    _css = read_style("heatmap.css")
+    _esm = Joined("page.js", "heatmap.js")
+    _css = Joined("page.css", "heatmap.css")
     _said = ("title", "layers")
 
     title = traitlets.Unicode().tag(sync=True, static=True)

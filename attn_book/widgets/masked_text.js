@@ -35,23 +35,5 @@ const TEXT = {
   most: (token, share) => say("“{token}” ({share})", { token, share }),
 };
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function shown(token) {
-  const letters = [...token.replace(/\p{C}/gu, " ")];
-  if (!letters.join("").trim()) return "␣";
-  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
-}
-
-function percent(share) {
-  if (share > 0 && share < 0.005) return "<1\u00a0%";
-  return share >= 0.995 && share < 1 ? ">99\u00a0%" : `${Math.round(100 * share)}\u00a0%`;
-}
-
 const plain = (word) => word.normalize("NFC").trim().toLowerCase();
 

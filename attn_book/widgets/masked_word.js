@@ -3,29 +3,19 @@
 const TRAITS = ["sentence", "position", "layer", "head", "guesses"];
 const OPTIONS = 4; // of the model's words to choose from, beside the true one
 
-function render({ model, el }) {
+function draw({ model, listen }) {
   const given = ["sentences", "predictions", "layers", "heads"];
   const [sentences, predictions, layers, heads] = given.map((name) => model.get(name));
-  const codes = Uint8Array.from(atob(model.get("codes")), (letter) => letter.charCodeAt(0));
+  const codes = bytesOf(model.get("codes"));
   const hideable = predictions.map((entries) => entries.flatMap((entry, i) => (entry ? [i] : [])));
   const places = hideable.flatMap((all, s) => all.map((i) => [s, i]));
-
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
-  const state = () => Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
-  const put = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const { state, put } = stateOf(model, TRAITS);
 
   // What is on the page, from top to bottom.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   const button = (text, press) => {
-    const made = make("button", { type: "button", class: "attn-button" }, text);
-    listen(made, "click", () => made.getAttribute("aria-disabled") === "true" || press());
-    return made;
+    const box = make("button", { type: "button", class: "attn-button" }, text);
+    listen(box, "click", () => box.getAttribute("aria-disabled") === "true" || press());
+    return box;
   };
   // Radio buttons in a form, so that copies on a page have groups of their own.
   const chooser = (name, values, said, others = {}) => {
@@ -62,9 +52,9 @@ function render({ model, el }) {
   const outside = part("note");
   const told = part("panel attn-told", part("name", TEXT.candidates), bars, outside);
   const [next, again] = [button(TEXT.next, hideNext), button(TEXT.again, () => put({ guesses: [], position: -1 }))];
-  const root = make(
-    "div",
-    { class: "attn-card attn-masked tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+  const root = card(
+    "masked",
+    TEXT.title,
     part("bar", span("title", TEXT.title), tally),
     choosers.sentence.box,
     words,
@@ -120,7 +110,7 @@ function render({ model, el }) {
     const held = jump || words.contains(words.getRootNode().activeElement);
     const top = row && Math.max(...row);
     if (!hideable[sentence].includes(at)) at = hideable[sentence].includes(position) ? position : hideable[sentence][0];
-    const made = tokens.map((token, i) => {
+    const boxes = tokens.map((token, i) => {
       const isHidden = i === position;
       const text = isHidden && !row ? TEXT.blank : shown(token);
       const share = row ? percent(row[i]) : "";
@@ -138,8 +128,8 @@ function render({ model, el }) {
       word.setAttribute("aria-label", row ? answer : isHidden ? TEXT.hiddenWord(i + 1, tokens.length) : text);
       return word;
     });
-    words.replaceChildren(...made);
-    if (held) made[at].focus({ preventScroll: true });
+    words.replaceChildren(...boxes);
+    if (held) boxes[at].focus({ preventScroll: true });
     jump = false;
   }
 
@@ -243,27 +233,7 @@ function render({ model, el }) {
     if (event.target === form && typed.value.trim()) take(typed.value.trim());
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  update();
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, () => (root.dataset.theme = print.matches ? "light" : themeOf(el)), stop.signal);
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update };
 }
 
-export default { render };
+export default { render: mount(draw) };

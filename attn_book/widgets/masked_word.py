@@ -15,7 +15,7 @@ import traitlets
 
 from attn_book import plots
 from attn_book.maps import read_maps, read_tokens
-from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
 
 _TOP = 255  # a weight of 1, as the widget holds it
 _MOST = 9_999
@@ -45,8 +45,8 @@ class MaskedWordExplorer(StaticWidget):
     Source: Devlin et al. 2018, section 3.1 (the masked language model).
     """
 
-    _esm = read_module("masked_text.js", "masked_word.js")
-    _css = read_style("masked_word.css")
+    _esm = Joined("page.js", "masked_text.js", "masked_word.js")
+    _css = Joined("page.css", "masked_word.css")
 
     sentences: traitlets.List[list[str]] = traitlets.List().tag(sync=True, static=True)
     predictions: traitlets.List[list[Any]] = traitlets.List().tag(sync=True, static=True)

@@ -1,27 +1,9 @@
 // Online softmax on the page: the scores in their tiles, what is kept before and after each, and how it came about.
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function render({ model, el }) {
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
-  const state = () => settle(Object.fromEntries(TRAITS.map((name) => [name, model.get(name)])));
-  const put = (changes) => {
-    const next = settle({ ...state(), ...changes });
-    const others = TRAITS.filter((name) => String(model.get(name)) !== String(next[name]));
-    for (const name of others) model.set(name, next[name]);
-    if (others.length) model.save_changes();
-  };
+function draw({ model, listen }) {
+  const { state, put } = stateOf(model, TRAITS, settle);
 
   // What is on the page, from top to bottom.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   const panel = (name, ...children) => part("panel", part("name", TEXT[name]), ...children);
   const error = make("output", { class: "attn-error", id: `attn-${Math.random()}`, "aria-live": "polite" });
   const fields = ROWS.map((name) => {
@@ -61,9 +43,9 @@ function render({ model, el }) {
     listen(button, "click", () => can(by) && put({ scores: state().scores.map((x) => Number((x + by).toFixed(9))) }));
     return { by, button };
   });
-  const root = make(
-    "div",
-    { class: "attn-card attn-online tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+  const root = card(
+    "online",
+    TEXT.title,
     part("title", TEXT.title),
     part("typed", ...fields.map(({ label }) => label), error),
     part("sliders", tile.label, step.label),
@@ -76,7 +58,7 @@ function render({ model, el }) {
     part("ends", panel("check", check), panel("naive", naively, part("moves", ...shifts.map(({ button }) => button)))),
   );
 
-  const write = (number) => (Number.isNaN(number) ? TEXT.undefined : shown(number));
+  const write = (number) => (Number.isNaN(number) ? TEXT.undefined : rounded(number));
   const can = (by) => state().scores.every((x) => Math.abs(x + by) <= LIMIT);
   const able = (button, is) => button.setAttribute("aria-disabled", !is);
 
@@ -131,7 +113,7 @@ function render({ model, el }) {
       if (k < at && now.factor < 1) room.append(tall("ghost", old, old));
       if (k <= at) room.append(tall("weight", weight, k < at ? old : 0));
       if (i === holder) room.append(span("flag", TEXT.highest));
-      const label = k <= at ? TEXT.cell(x, v, shown(weight)) : TEXT.unreadCell(x, v);
+      const label = k <= at ? TEXT.cell(x, v, rounded(weight)) : TEXT.unreadCell(x, v);
       return make("span", { class: "attn-entry", role: "img", "aria-label": label }, room, span("x", x), span("v", v));
     };
     const groups = steps.slice(1).map(({ first, end }, k) => {
@@ -172,14 +154,14 @@ function render({ model, el }) {
       );
       return;
     }
-    const correction = () => span("factor", shown(factor));
+    const correction = () => span("factor", rounded(factor));
     const join = (row, piece) => row.flatMap((number, k) => [...(k ? [" + "] : []), ...piece(number, k)]);
-    const result = shown(output);
+    const result = rounded(output);
     const bold = (text) => make("b", {}, text);
     // was × c + (the tile's own) = … + … = is
     const scaled = (was, is, own, terms) => {
-      const middle = `) = ${shown(was * factor)} + ${inner(own, shown)} = `;
-      return [`${shown(was)} × `, correction(), " + (", ...terms, middle, bold(shown(is))];
+      const middle = `) = ${rounded(was * factor)} + ${inner(own, rounded)} = `;
+      return [`${rounded(was)} × `, correction(), " + (", ...terms, middle, bold(rounded(is))];
     };
     const terms = join(x, (score) => [power(score, m)]);
     const weighed = join(x, (score, k) => [power(score, m), ` × ${inner(v[k])}`]);
@@ -189,7 +171,7 @@ function render({ model, el }) {
       quantity("factor", "c", undefined, factor, power(before.maximum, m, "factor"), " = ", bold(correction())),
       quantity("total", "ℓ", before.total, total, ...scaled(before.total, total, added[0], terms)),
       quantity("weighted", "o", before.weighted, weighted, ...scaled(before.weighted, weighted, added[1], weighed)),
-      quantity("output", "o / ℓ", before.output, output, `${shown(weighted)} / ${shown(total)} = `, bold(result)),
+      quantity("output", "o / ℓ", before.output, output, `${rounded(weighted)} / ${rounded(total)} = `, bold(result)),
     );
   }
 
@@ -207,14 +189,14 @@ function render({ model, el }) {
   function compare(s, now) {
     const exact = softmax(s);
     const line = (name, number) => {
-      return part("line", make("span", {}, name), make("b", { "data-value": number }, shown(number, 9)));
+      return part("line", make("span", {}, name), make("b", { "data-value": number }, rounded(number, 9)));
     };
     const lines = [line(TEXT.online, now.output), line(TEXT.whole, exact), line(TEXT.difference, now.output - exact)];
     check.replaceChildren(...(s.step === s.tiles ? lines : [TEXT.later]));
     const plainly = naive(s);
     const near = Math.abs(plainly.output - exact) <= 1e-4 * Math.max(...s.values.map(Math.abs));
     const why = near ? TEXT.works : Number.isFinite(plainly.total + plainly.weighted) ? TEXT.under : TEXT.over;
-    const sums = TEXT.sums(...["total", "weighted", "output"].map((name) => shown(plainly[name])));
+    const sums = TEXT.sums(...["total", "weighted", "output"].map((name) => rounded(plainly[name])));
     naively.textContent = `${sums} ${why}`;
     for (const name of ["total", "weighted", "output"]) naively.dataset[name] = plainly[name];
   }
@@ -223,7 +205,7 @@ function render({ model, el }) {
     const m = plain(now.maximum);
     let said = TEXT.start(size);
     if (at === 1) said = TEXT.begin(m);
-    else if (at) said = now.factor === 1 ? TEXT.stays(m) : TEXT.rises(plain(before.maximum), m, shown(now.factor));
+    else if (at) said = now.factor === 1 ? TEXT.stays(m) : TEXT.rises(plain(before.maximum), m, rounded(now.factor));
     read.textContent = at === tiles ? `${said} ${TEXT.done}` : said;
   }
 
@@ -237,10 +219,6 @@ function render({ model, el }) {
     drawTable(steps.slice(0, s.step + 1));
     compare(s, now);
     tell(s, before, now);
-  }
-
-  function layout() {
-    root.dataset.theme = print.matches ? "light" : themeOf(el);
   }
 
   // All that was read stays read in tiles of another size; else as many whole tiles as fit into it.
@@ -257,27 +235,7 @@ function render({ model, el }) {
     event.preventDefault();
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  keepKeys(root, stop.signal);
-  el.append(root);
-  update();
-  layOut(el, layout, stop.signal);
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update };
 }
 
-export default { render };
+export default { render: mount(draw) };

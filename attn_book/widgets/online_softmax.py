@@ -11,7 +11,7 @@ import numpy as np
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
 
 _MOST = 24
 _LIMIT = 1000.0
@@ -63,8 +63,8 @@ class OnlineSoftmaxStepper(StaticWidget):
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
 
-    _esm = read_module("softmax_steps.js", "online_softmax.js")
-    _css = read_style("online_softmax.css")
+    _esm = Joined("page.js", "softmax_steps.js", "online_softmax.js")
+    _css = Joined("page.css", "online_softmax.css")
 
     scores = _Numbers(list(_SCORES)).tag(sync=True, static=True)
     values = _Numbers(list(_VALUES)).tag(sync=True, static=True)

@@ -1,12 +1,56 @@
-// What all widgets share. It stands in front of each one's own code: in a static page a module has only itself.
+// What all widgets share. A static page's module has only itself, so this file stands in front of each widget's own, and
+// all of them have one scope: no two may give the same name at their top level.
 
 // What is said in English goes through here. A translated book brings its words in a plain object, from the English to
 // its own; what it lacks stays as it is. `{name}` is replaced by a value, once: values are not looked into again.
 function say(text, values = {}) {
   const words = globalThis.attentionBookWords ?? {};
-  const found = Object.hasOwn(words, text) ? String(words[text]) : text;
-  return found.replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
+  const translated = Object.hasOwn(words, text) ? String(words[text]) : text;
+  return translated.replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
 }
+
+// ---- Elements ----
+
+// An HTML element, or one of those that SVG is drawn of, with its attributes and what it holds.
+function make(tag, attributes = {}, ...children) {
+  const space = ["svg", "path", "circle", "rect", "text"].includes(tag) ? "2000/svg" : "1999/xhtml";
+  const element = document.createElementNS(`http://www.w3.org/${space}`, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
+const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
+
+// The root of a widget: its class, its name for screen readers, and what it holds. MathJax leaves it alone.
+function card(name, label, ...children) {
+  const attributes = { class: `attn-card attn-${name} tex2jax_ignore mathjax_ignore`, role: "group", "aria-label": label };
+  return make("div", attributes, ...children);
+}
+
+// ---- Values ----
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const within = (value, low, high) => Math.max(low, Math.min(high, value));
+const grouped = (value) => value.toLocaleString("en-US");
+const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
+const hundredths = (weight) => (weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2));
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+
+function percent(share) {
+  if (share > 0 && share < 0.005) return "<1\u00a0%";
+  return share >= 0.995 && share < 1 ? ">99\u00a0%" : `${Math.round(100 * share)}\u00a0%`;
+}
+
+// A token as it is shown: at most 24 characters, none of them invisible.
+function shown(token) {
+  const letters = [...token.replace(/\p{C}/gu, " ")];
+  if (!letters.join("").trim()) return "␣";
+  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
+}
+
+// ---- Themes and colours ----
 
 // A page says which theme it wears, or its text does by being light.
 function themeOf(element) {
@@ -33,6 +77,10 @@ function rampOf(root) {
   const stops = getComputedStyle(root).getPropertyValue("--attn-stops").split(",");
   return colours(stops.map((stop) => stop.trim()));
 }
+
+const isPrinted = () => matchMedia("print").matches;
+
+// ---- The widget on the page ----
 
 // Lay out what is on the page, and again whenever the room, the theme or the medium changes, until the signal. A notebook
 // renders what it has not put on the page yet, and takes away what is scrolled out of view: until it comes, or comes back,
@@ -67,3 +115,54 @@ function keepKeys(root, signal) {
   root.addEventListener("keydown", (event) => isKept(event) && event.stopPropagation(), { signal });
 }
 
+// The traits `names` of a model: `state` reads them, made to fit by `settle`; `put` changes some and tells the kernel.
+function stateOf(model, names, settle = (values) => values) {
+  const state = () => settle(Object.fromEntries(names.map((name) => [name, model.get(name)])));
+  const put = (changes) => {
+    const next = settle({ ...state(), ...changes });
+    const changed = names.filter((name) => JSON.stringify(model.get(name)) !== JSON.stringify(next[name]));
+    for (const name of changed) model.set(name, next[name]);
+    if (changed.length) model.save_changes();
+  };
+  return { state, put };
+}
+
+// What a widget's module exports as `render`. `draw` makes the widget out of the model; `listen` adds a listener to an
+// element, and with `signal` all that it began ends. It gives back
+//   root    the widget's element, which goes into `el`;
+//   traits  those whose changes it shows; of several that change together it hears once;
+//   update  what shows them;
+//   layout  where the drawing needs a style or a size: what reads them and then shows all, called as `layOut` has it.
+//           A widget without it is drawn at once, and is not drawn again where only its room changes.
+function mount(draw) {
+  return ({ model, el }) => {
+    const stop = new AbortController();
+    const { signal } = stop;
+    const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal });
+    const { root, traits = [], update = () => {}, layout } = draw({ model, el, listen, signal });
+    let [isReady, isWaiting] = [!layout, false];
+    const changed = () => {
+      if (isWaiting) return;
+      isWaiting = true;
+      queueMicrotask(() => {
+        isWaiting = false;
+        if (isReady && !signal.aborted) update();
+      });
+    };
+    for (const name of traits) model.on(`change:${name}`, changed);
+    if (isReady) update();
+    keepKeys(root, signal);
+    el.append(root);
+    const layOutRoot = () => {
+      root.dataset.theme = isPrinted() ? "light" : themeOf(el);
+      layout?.();
+      isReady = true;
+    };
+    layOut(el, layOutRoot, signal);
+    return () => {
+      stop.abort();
+      for (const name of traits) model.off(`change:${name}`, changed);
+      root.remove();
+    };
+  };
+}

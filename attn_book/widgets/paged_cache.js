@@ -105,7 +105,6 @@ const SIZES = [1, 2, 4, 8, 16];
 const LETTERS = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
 const HUES = 8;
 
-const sum = (numbers) => numbers.reduce((total, n) => total + n, 0);
 const joined = (names) => names.join(", ");
 
 // The colour of a request, or a band of each one's for those who share.
@@ -115,31 +114,15 @@ function fill(names) {
   return `linear-gradient(${stops})`;
 }
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function render({ model, el }) {
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
-  const state = () => Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
-  const put = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+function draw({ model, listen }) {
+  const { state, put } = stateOf(model, TRAITS);
   const first = { ...state(), step: 0 };
 
   // What is on the page, from top to bottom.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   const button = (text, press, label = text) => {
-    const made = make("button", { type: "button", class: "attn-button", "aria-label": label }, text);
-    listen(made, "click", () => made.getAttribute("aria-disabled") === "true" || press());
-    return made;
+    const box = make("button", { type: "button", class: "attn-button", "aria-label": label }, text);
+    listen(box, "click", () => box.getAttribute("aria-disabled") === "true" || press());
+    return box;
   };
   const can = (thing, able) => thing.setAttribute("aria-disabled", !able); // were it disabled, it would lose the focus
   const slider = (name, max, change) => {
@@ -175,9 +158,9 @@ function render({ model, el }) {
     return { strip, said, box: part("scheme", part("scheme-name", name), strip, said) };
   });
   const story = part("story", steps, back, next, button(TEXT.restart, () => put(first)));
-  const root = make(
-    "div",
-    { class: "attn-card attn-paged tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+  const root = card(
+    "paged",
+    TEXT.title,
     part("bar", span("title", TEXT.title), story),
     told,
     part("panel", poolName, pool, note, part("legend", ...keys)),
@@ -330,17 +313,17 @@ function render({ model, el }) {
     mark();
   }
 
-  const found = ({ target }) => ({ ...target.closest("[data-block], [data-name]")?.dataset });
-  listen(root, "pointerover", (event) => mark((pointed = found(event))));
+  const pointedAt = ({ target }) => ({ ...target.closest("[data-block], [data-name]")?.dataset });
+  listen(root, "pointerover", (event) => mark((pointed = pointedAt(event))));
   listen(root, "pointerleave", () => mark((pointed = {})));
-  listen(root, "focusin", (event) => mark((focused = found(event))));
+  listen(root, "focusin", (event) => mark((focused = pointedAt(event))));
   listen(root, "focusout", () => mark((focused = {})));
   const walk = (to) => {
     at = Math.max(0, Math.min(to, blocks.length - 1));
     mark(); // a block that was clicked has the focus already
     blocks[at].focus();
   };
-  listen(pool, "click", (event) => found(event).block && walk(Number(found(event).block)));
+  listen(pool, "click", (event) => pointedAt(event).block && walk(Number(pointedAt(event).block)));
   listen(pool, "keydown", (event) => {
     const across = blocks.filter((box) => box.offsetTop === blocks[0].offsetTop).length;
     const last = blocks.length - 1;
@@ -351,27 +334,7 @@ function render({ model, el }) {
     event.preventDefault();
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  update();
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, () => (root.dataset.theme = print.matches ? "light" : themeOf(el)), stop.signal);
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update };
 }
 
-export default { render };
+export default { render: mount(draw) };

@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
 from attn_core.paging import BlockTables, OutOfBlocks
 
 _SIZES = (1, 2, 4, 8, 16)
@@ -57,8 +57,8 @@ class PagedCacheExplorer(StaticWidget):
     Source: Kwon et al. 2023, section 4.
     """
 
-    _esm = read_module("paged_replay.js", "paged_cache.js")
-    _css = read_style("paged_cache.css")
+    _esm = Joined("page.js", "paged_replay.js", "paged_cache.js")
+    _css = Joined("page.css", "paged_cache.css")
 
     block_size = Whole(4, 1, _SIZES[-1]).tag(sync=True, static=True)
     num_blocks = Whole(24, 1, 128).tag(sync=True, static=True)

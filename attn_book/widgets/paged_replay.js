@@ -5,7 +5,7 @@ function replay(events, size, count) {
   const free = Array.from({ length: count }, (_, k) => count - 1 - k);
   const [references, filled, copies] = [Array(count).fill(0), Array(count).fill(0), []];
   const [requests, names] = [new Map(), new Set()];
-  let [written, freed, idle, said, made] = [new Set(), [], false, TEXT.empty, 0];
+  let [written, freed, idle, said, begun] = [new Set(), [], false, TEXT.empty, 0];
 
   const take = () => {
     references[free.at(-1)] = 1;
@@ -85,11 +85,11 @@ function replay(events, size, count) {
     // The name of one who is turned away last is free for the next try.
     if ((action === "start" || action === "fork") && !(idle && k === events.length - 1)) {
       names.add(action === "start" ? name : rest[0]);
-      made += 1;
+      begun += 1;
     }
   });
   const owners = references.map(() => []);
   for (const [name, { table }] of requests) for (const block of table) owners[block].push(name);
-  const unused = [...LETTERS.slice(made % LETTERS.length), ...LETTERS].find((name) => !names.has(name));
+  const unused = [...LETTERS.slice(begun % LETTERS.length), ...LETTERS].find((name) => !names.has(name));
   return { requests, references, filled, owners, free, copies, written, freed, idle, said, unused };
 }

@@ -3,12 +3,12 @@
 
 const TRAITS = ["image", "layer", "head", "query"];
 
-function render({ model, el }) {
+function draw({ model, el, listen, signal }) {
   const names = ["height", "width", "patch_size", "heads", "queries", "lengths", "bits"];
   const [height, width, size, heads, queries, lengths, bits] = names.map((name) => model.get(name));
   const [layers, answers] = ["layers", "answers"].map((name) => model.get(name).map((text) => say(text)));
   const title = say(model.get("title"));
-  const [codes, pixels, packed] = ["codes", "pixels", "tops"].map((name) => unpack(model.get(name)));
+  const [codes, pixels, packed] = ["codes", "pixels", "tops"].map((name) => bytesOf(model.get(name)));
   const [tops, fine] = [packed, codes].map(({ buffer }) => new DataView(buffer));
   const share = (i) => (bits === 8 ? codes[i] / 255 : fine.getUint16(2 * i, true) / 65535);
   const [across, down] = [width / size, height / size]; // patches
@@ -16,24 +16,14 @@ function render({ model, el }) {
   const captions = queries.some((words) => words.length);
   const limits = { image: lengths.length, layer: layers.length, head: heads };
 
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const [print, still] = ["print", "(prefers-reduced-motion: reduce)"].map((query) => matchMedia(query));
-  const state = () => {
-    const s = Object.fromEntries(TRAITS.map((name) => [name, model.get(name)]));
-    for (const [name, end] of Object.entries(limits)) s[name] = Math.max(name === "head" ? -1 : 0, Math.min(s[name], end - 1));
-    return { ...s, query: Math.max(0, Math.min(s.query, lengths[s.image] - 1)) };
-  };
-  const put = (changes) => {
-    const next = { ...state(), ...changes };
-    next.query = Math.min(next.query, lengths[next.image] - 1);
-    for (const name of TRAITS) model.set(name, next[name]);
-    model.save_changes();
-  };
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  const { state, put } = stateOf(model, TRAITS, (raw) => {
+    const s = { ...raw };
+    for (const [name, end] of Object.entries(limits)) s[name] = within(s[name], name === "head" ? -1 : 0, end - 1);
+    return { ...s, query: within(s.query, 0, lengths[s.image] - 1) };
+  });
 
   // What is on the page, from top to bottom.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   // Radio buttons: one stop for Tab, and the arrows choose. Their form keeps apart the copies on a page.
   const group = (name, press) => {
     const box = make("div", { class: `attn-choices attn-${name}`, role: "radiogroup", "aria-label": TEXT[name] });
@@ -85,9 +75,9 @@ function render({ model, el }) {
   if (answers.length) side.append(answer);
   const query = part("asked", part("name", TEXT.queries), asked.form);
   if (captions) query.append(play);
-  const root = make(
-    "div",
-    { class: "attn-card attn-patches tex2jax_ignore mathjax_ignore", role: "group", "aria-label": title || TEXT.grid },
+  const root = card(
+    "patches",
+    title || TEXT.grid,
     part("bar", span("title", title)), images.form, query,
     part("columns", part("panel", area, read, legend, hint), side),
   );
@@ -111,7 +101,7 @@ function render({ model, el }) {
   function rowOf({ image, layer, query }, head) {
     if (head < 0) {
       const all = Array.from({ length: heads }, (_, h) => rowOf({ image, layer, query }, h));
-      return all[0].map((_, r) => all.reduce((sum, row) => sum + row[r], 0) / heads);
+      return all[0].map((_, r) => sum(all.map((row) => row[r])) / heads);
     }
     const row = firsts[image] + (layer * heads + head) * lengths[image] + query;
     const top = tops.getFloat32(4 * row, true);
@@ -130,13 +120,13 @@ function render({ model, el }) {
     if (!captions && s.query >= own(s)) last = s.query - own(s);
     const texts = captions ? queries[s.image].map(shown) : [...(own(s) ? [TEXT.classToken] : []), TEXT.patch(last)];
     const values = captions ? texts.map((_, i) => i) : [...(own(s) ? [0] : []), last + own(s)];
-    const wanted = JSON.stringify([texts, values]);
-    if (filled !== wanted) {
+    const key = JSON.stringify([texts, values]);
+    if (filled !== key) {
       const held = asked.box.contains(asked.box.getRootNode().activeElement);
       asked.box.replaceChildren(...texts.map((text, i) => asked.option(values[i], text)));
       if (held) asked.box.querySelector(`[value="${s.query}"]`).focus({ preventScroll: true });
     }
-    filled = wanted;
+    filled = key;
     asked.choose(s.query);
   }
 
@@ -187,15 +177,14 @@ function render({ model, el }) {
     for (const r of mark(s, row)) outline(pen, ...corner(r), size * scale, GREATEST);
     if (!captions && s.query >= own(s)) outline(pen, ...corner(s.query - own(s)), size * scale, ASKING);
     greatest.textContent = TEXT.percent(Math.max(...row));
-    const sum = row.reduce((total, weight) => total + weight, 0);
-    whole.textContent = sum < 0.99 ? TEXT.together(Math.round(100 * sum)) : "";
+    const share = sum(row);
+    whole.textContent = share < 0.99 ? TEXT.together(Math.round(100 * share)) : "";
     answer.textContent = answers[s.image] ?? "";
     play.textContent = timer ? TEXT.pause : still.matches ? TEXT.step : TEXT.play;
   }
 
   function layout() {
-    root.dataset.theme = print.matches ? "light" : themeOf(el);
-    const wide = Math.min(el.clientWidth || 640, print.matches ? 660 : Infinity) - 32;
+    const wide = Math.min(el.clientWidth || 640, isPrinted() ? 660 : Infinity) - 32;
     scale = Math.min(fit(width, Math.min(wide, LARGE)), fit(height, LARGE));
     root.style.setProperty("--attn-picture", `${width * scale}px`);
     update();
@@ -214,25 +203,25 @@ function render({ model, el }) {
     put({ query: query >= end ? 0 : query + 1 });
   }
   listen(play, "click", () => (timer ? halt() : next()));
-  stop.signal.addEventListener("abort", () => clearTimeout(timer));
+  signal.addEventListener("abort", () => clearTimeout(timer));
 
   const point = (r) => {
     over = r;
     const s = state();
     mark(s, rowOf(s, s.head));
   };
-  const found = (event) => {
+  const patchAt = (event) => {
     const box = area.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top].map((d) => Math.floor(d / (size * scale)));
     return x >= 0 && y >= 0 && x < across && y < down ? y * across + x : null;
   };
   const ask = () => (captions ? point(over) : put({ query: at + own(state()) }));
-  listen(area, "pointermove", (event) => over !== found(event) && point(found(event)));
-  listen(area, "pointerdown", (event) => point(found(event)));
+  listen(area, "pointermove", (event) => over !== patchAt(event) && point(patchAt(event)));
+  listen(area, "pointerdown", (event) => point(patchAt(event)));
   // A finger that lifts leaves what it read.
   listen(area, "pointerleave", (event) => event.pointerType === "mouse" && point(null));
   listen(area, "click", (event) => {
-    at = found(event) ?? at;
+    at = patchAt(event) ?? at;
     cell.classList.add("attn-pointed");
     cell.focus({ preventScroll: true });
     ask();
@@ -260,27 +249,8 @@ function render({ model, el }) {
     event.stopPropagation(); // a notebook has keys of its own
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, layout, stop.signal);
   listen(still, "change", () => halt());
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update, layout };
 }
 
-export default { render };
+export default { render: mount(draw) };

@@ -14,7 +14,7 @@ import traitlets
 
 from attn_book.maps import Maps, read_maps, read_tokens
 from attn_book.plots import MARK, visible
-from attn_book.widgets.base import StaticWidget, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, StaticWidget, check_whole
 
 # As the page has them: how dark a patch without weight is, and how many of the greatest are outlined.
 _VEIL, _VEIL_SHARE, _OUTLINED = (16, 18, 26), 0.85, 3
@@ -40,8 +40,8 @@ class PatchAttentionExplorer(StaticWidget):
     Source: Xu et al. 2015, figures 2 and 3; Dosovitskiy et al. 2021, section 4.5.
     """
 
-    _esm = read_module("patch_picture.js", "patch_attention.js")
-    _css = read_style("patch_attention.css")
+    _esm = Joined("page.js", "patch_picture.js", "patch_attention.js")
+    _css = Joined("page.css", "patch_attention.css")
     _said = ("title", "layers", "answers")
 
     title = traitlets.Unicode().tag(sync=True, static=True)

@@ -34,21 +34,7 @@ const GREATEST = [["#ffffff", 4, []], ["#d9680f", 2, []]];
 const ASKING = [["#000000", 3.5, []], ["#ffffff", 2, [4, 3]]];
 const [LARGE, SMALL, PAUSE] = [384, 56, 1200]; // pixels of the picture and of small ones; milliseconds for a word
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-const unpack = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const ranked = (row, r) => 1 + row.filter((weight) => weight > row[r]).length;
-
-function shown(word) {
-  const letters = [...word.replace(/\p{C}/gu, " ")];
-  if (!letters.join("").trim()) return "␣";
-  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
-}
 
 // A side in pixels times a whole number where there is room for it, so that pixels stay squares.
 const fit = (side, room) => (room >= side ? Math.floor(room / side) : room / side);

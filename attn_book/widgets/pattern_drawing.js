@@ -5,15 +5,6 @@ const HUES = 8;
 const DASHES = { full: "", window: "7 4", global: "9 3 2 3", hash: "2 3", slots: "14 4" };
 const POWERS = { 2: "10²", 4: "10⁴", 6: "10⁶", 8: "10⁸" };
 
-// An HTML element, or one of those that SVG is drawn of.
-function make(tag, attributes = {}, ...children) {
-  const space = ["svg", "path", "circle", "rect", "text"].includes(tag) ? "2000/svg" : "1999/xhtml";
-  const element = document.createElementNS(`http://www.w3.org/${space}`, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
 const hue = (bucket) => `attn-hue-${bucket % HUES}`;
 
 // A drawing begun anew, and what draws on it.

@@ -1,7 +1,6 @@
 // What attention patterns say for themselves: names, rows in sentences, counts and sizes.
 
-const grouped = (value) => value.toLocaleString("en-US");
-const percent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`;
+const inPercent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`;
 
 const TEXT = {
   title: say("Which pairs are looked at"),
@@ -21,7 +20,7 @@ const TEXT = {
     slots: say("never causal: each slot mixes all keys, later ones too"),
   },
   matrix: (pairs, all) => {
-    const values = { pairs: grouped(pairs), all: grouped(all), share: percent(pairs / all) };
+    const values = { pairs: grouped(pairs), all: grouped(all), share: inPercent(pairs / all) };
     return say("Pairs read: {pairs} of {all} ({share})", values);
   },
   slotMatrix: (n, slots) =>
@@ -150,12 +149,12 @@ function sentence({ pattern, n, slots, global_tokens: shared, causal }, { why, c
   if (pattern === "slots") return TEXT.mixed(i, slots, n);
   if (pattern === "global" && i < shared) return TEXT.globalRow(i, n);
   const row = why.subarray(i * columns, (i + 1) * columns);
-  const those = (wanted) => [...row.keys()].filter((j) => wanted(row[j]));
+  const those = (fits) => [...row.keys()].filter((j) => fits(row[j]));
   const [global, keys] = [those((code) => code === GLOBAL), those((code) => code !== UNREAD && code !== GLOBAL)];
   const values = { query: i, keys: list(keys), shared: list(global), count: global.length + keys.length, all: n };
   const how = global.length === 0 ? TEXT.some : global.length === 1 ? TEXT.withOneGlobal : TEXT.withGlobals;
   if (pattern !== "hash") return how(values, keys.length === 1);
   values.buckets = TEXT.bucket(rounds.map((round) => round.buckets[i]));
   if (row[i] === ALONE) return (causal && i === 0 ? TEXT.first : TEXT.lone)(values);
-  return TEXT.hashed({ ...values, held: percent(held[i]) }, keys.length === 1);
+  return TEXT.hashed({ ...values, held: inPercent(held[i]) }, keys.length === 1);
 }

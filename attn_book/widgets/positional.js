@@ -44,19 +44,7 @@ const TURN = 2 * Math.PI;
 const MATRIX = [34, 20, 12, 30];
 const CURVE = [8, 20, 34, 30];
 
-// An HTML element, or one of those that SVG is drawn of.
-function make(tag, attributes = {}, ...children) {
-  const space = ["svg", "path", "circle", "text"].includes(tag) ? "2000/svg" : "1999/xhtml";
-  const element = document.createElementNS(`http://www.w3.org/${space}`, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-const within = (value, low, high) => Math.max(low, Math.min(high, value));
-const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
 const fixed = (value, digits = 0) => minus(value.toFixed(digits));
-const grouped = (value) => value.toLocaleString("en-US");
 const short = (value) => (value >= 1000 ? grouped(Math.round(value)) : value.toPrecision(4));
 
 // What the traits say, each within what the others leave to it.
@@ -111,22 +99,13 @@ function sketch(drawing, width, height, [top, right, bottom, left], [x0, x1], [y
   };
 }
 
-function render({ model, el }) {
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
-  const state = () => settle(Object.fromEntries(TRAITS.map((name) => [name, model.get(name)])));
-  const put = (changes) => {
-    const next = settle({ ...state(), ...changes });
-    for (const name of TRAITS) model.set(name, next[name]);
-    model.save_changes();
-  };
+function draw({ model, listen }) {
+  const { state, put } = stateOf(model, TRAITS, settle);
 
   // What is on the page: a title with the marks' names, and four panels of sliders, a drawing and a note.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const keyed = (...children) => make("span", { class: "attn-key" }, ...children);
+  const keyed = (...children) => span("key", ...children);
   const marks = ["sine", "cosine", "first", "second", "offset"].map((name) =>
-    keyed(make("span", { class: `attn-sample attn-${name}` }), TEXT[name]),
+    keyed(span(`sample attn-${name}`), TEXT[name]),
   );
   const panels = part("panels");
   const sliders = {};
@@ -135,10 +114,10 @@ function render({ model, el }) {
     const drawing = make("svg", { role: "img" });
     const rows = names.map((name) => {
       const input = make("input", { type: "range", step: 1, name, "aria-label": TEXT[name] });
-      const shown = make("span", { class: "attn-value" });
+      const output = span("value");
       listen(input, "input", () => put(meant(name, Number(input.value))));
-      sliders[name] = { input, shown };
-      return make("label", { class: "attn-slider" }, make("span", {}, TEXT[name]), input, shown);
+      sliders[name] = { input, output };
+      return make("label", { class: "attn-slider" }, make("span", {}, TEXT[name]), input, output);
     });
     plot.append(drawing);
     panels.append(part("panel", head, ...rows, plot, note));
@@ -158,19 +137,19 @@ function render({ model, el }) {
   matrix.drawing.setAttribute("role", "none");
   matrix.drawing.setAttribute("aria-hidden", true);
   matrix.plot.append(area);
-  matrix.note.append(keyed("−1", make("span", { class: "attn-ramp" }), TEXT.upTo(1)), read);
+  matrix.note.append(keyed("−1", span("ramp"), TEXT.upTo(1)), read);
   const [after, rotation, before] = ["attn-bracket", "attn-bracket attn-square", "attn-bracket"].map((name, k) => {
     const cells = Array.from({ length: k === 1 ? 4 : 2 }, () => make("span"));
-    return { cells, box: make("div", { class: name }, ...cells), under: make("span", { class: "attn-under" }) };
+    return { cells, box: make("div", { class: name }, ...cells), under: span("under") };
   });
   const factors = [after, rotation, before].map(({ box, under }) => part("factor", box, under));
-  factors.splice(1, 0, make("span", { class: "attn-equals" }, "="));
+  factors.splice(1, 0, span("equals", "="));
   const equation = make("div", { class: "attn-equation", role: "math" }, ...factors);
   circle.plot.append(equation);
-  const root = make(
-    "div",
-    { class: "attn-card attn-explorer tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
-    part("bar", make("span", { class: "attn-title" }, TEXT.title), part("legend", ...marks)),
+  const root = card(
+    "explorer",
+    TEXT.title,
+    part("bar", span("title", TEXT.title), part("legend", ...marks)),
     panels,
   );
 
@@ -196,11 +175,11 @@ function render({ model, el }) {
       pair: [0, Math.ceil(dim / 2) - 1, Math.floor(column / 2)],
     };
     for (const [name, [min, max, value, text]] of Object.entries(places)) {
-      const { input, shown } = sliders[name];
+      const { input, output } = sliders[name];
       Object.assign(input, { min, max });
       input.value = value;
-      shown.textContent = text ?? fixed(value);
-      input.setAttribute("aria-valuetext", shown.textContent);
+      output.textContent = text ?? fixed(value);
+      input.setAttribute("aria-valuetext", output.textContent);
     }
   }
 
@@ -363,11 +342,10 @@ function render({ model, el }) {
   }
 
   function update() {
-    if (!ramp) return;
     const s = state();
-    const wanted = [...ENCODING.map((name) => s[name]), root.dataset.theme].join();
-    if (known !== wanted) {
-      known = wanted;
+    const key = [...ENCODING.map((name) => s[name]), root.dataset.theme].join();
+    if (known !== key) {
+      known = key;
       over = null;
       encoding = encode(s);
       paint(s);
@@ -381,7 +359,6 @@ function render({ model, el }) {
   }
 
   function layout() {
-    root.dataset.theme = print.matches ? "light" : themeOf(el);
     ramp = rampOf(root);
     width = Math.max(200, Math.floor(matrix.plot.clientWidth) || 320);
     update();
@@ -439,26 +416,7 @@ function render({ model, el }) {
     event.stopPropagation(); // a notebook has keys of its own
   });
 
-  // One drawing for all the traits that change together.
-  let waiting = false;
-  const changed = () => {
-    if (waiting) return;
-    waiting = true;
-    queueMicrotask(() => {
-      waiting = false;
-      if (!stop.signal.aborted) update();
-    });
-  };
-  for (const name of TRAITS) model.on(`change:${name}`, changed);
-
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, layout, stop.signal);
-  return () => {
-    stop.abort();
-    for (const name of TRAITS) model.off(`change:${name}`, changed);
-    root.remove();
-  };
+  return { root, traits: TRAITS, update, layout };
 }
 
-export default { render };
+export default { render: mount(draw) };

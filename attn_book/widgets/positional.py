@@ -10,7 +10,7 @@ import torch
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import RefusedError, StaticWidget, Whole, check_whole, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
 from attn_core.positions import sinusoidal
 
 # What the page's sliders reach.
@@ -42,8 +42,8 @@ class PositionalEncodingExplorer(StaticWidget):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    _esm = read_module("positional.js")
-    _css = read_style("positional.css")
+    _esm = Joined("page.js", "positional.js")
+    _css = Joined("page.css", "positional.css")
 
     dim = Whole(32, *_DIMS).tag(sync=True, static=True)
     length = Whole(64, *_LENGTHS).tag(sync=True, static=True)

@@ -14,32 +14,22 @@ const TEXT = {
   again: say("Start again"),
 };
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
 // What the quiz was given, in the page's words. Between backticks is code; all else is text, whatever it looks like.
 const written = (text) => say(text).split(/`([^`]+)`/).map((part, i) => (i % 2 ? make("code", {}, part) : part));
 
-function render({ model, el }) {
+function draw({ model, listen }) {
   const questions = model.get("questions");
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const print = matchMedia("print");
 
   // A form for each question, so that its radio buttons, also those of a copy on the page, are a group of their own.
   function ask({ question, options }, number) {
     const inputs = options.map((_, i) => make("input", { type: "radio", name: "choice", value: i }));
-    const texts = options.map(({ text }) => make("span", { class: "attn-text" }, ...written(text)));
+    const texts = options.map(({ text }) => span("text", ...written(text)));
     const rows = inputs.map((input, i) => make("label", { class: "attn-option" }, input, texts[i]));
     const commit = make("button", { class: "attn-button", "aria-disabled": true }, TEXT.commit);
     const verdict = make("div", { class: "attn-verdict", role: "status" });
     const legend = make("legend", {}, `${number}. `, ...written(question));
     const form = make("form", {}, make("fieldset", {}, legend, ...rows, commit), verdict);
-    const mark = (i, word) => texts[i].append(" ", make("span", { class: "attn-tag" }, word));
+    const mark = (i, word) => texts[i].append(" ", span("tag", word));
     const line = (word, text) => make("p", {}, make("strong", {}, word), " ", ...written(text));
 
     listen(form, "change", () => {
@@ -68,15 +58,10 @@ function render({ model, el }) {
     return form;
   }
 
-  const asked = make("div", { class: "attn-asked" });
+  const asked = part("asked");
   const status = make("output", { class: "attn-value", "aria-live": "polite" });
   const again = make("button", { type: "button", class: "attn-button" }, TEXT.again);
-  const root = make(
-    "div",
-    { class: "attn-card attn-quiz tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
-    asked,
-    make("div", { class: "attn-bar" }, status, again),
-  );
+  const root = card("quiz", TEXT.title, asked, part("bar", status, again));
 
   function count() {
     const answered = asked.querySelectorAll("[data-answered]").length;
@@ -95,14 +80,7 @@ function render({ model, el }) {
     asked.querySelector("input").focus(); // the button is gone: its focus goes where the reader goes on
   });
 
-  start();
-  keepKeys(root, stop.signal);
-  el.append(root);
-  layOut(el, () => (root.dataset.theme = print.matches ? "light" : themeOf(el)), stop.signal);
-  return () => {
-    stop.abort();
-    root.remove();
-  };
+  return { root, update: start };
 }
 
-export default { render };
+export default { render: mount(draw) };

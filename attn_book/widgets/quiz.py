@@ -12,7 +12,7 @@ from typing import Any
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import RefusedError, StaticWidget, read_json, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, read_json
 from attn_core.contract import shown
 
 _WIDTH = 92  # characters of a line in the picture
@@ -29,8 +29,8 @@ class Quiz(StaticWidget):
     Raises: ValueError where `questions`, or what it is set to later, does not fit, naming the part that does not.
     """
 
-    _esm = read_module("quiz.js")
-    _css = read_style("quiz.css")
+    _esm = Joined("page.js", "quiz.js")
+    _css = Joined("page.css", "quiz.css")
     _said = ("questions",)
 
     questions = traitlets.TraitType[Any, Any](()).tag(sync=True, static=True)

@@ -68,13 +68,12 @@ function ordinal(k) {
   return last === 3 ? say("{k}rd", { k }) : say("{k}th", { k });
 }
 
-const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
 const plain = (value) => (Number.isFinite(value) ? minus(String(Number(value.toFixed(3)))) : "−∞");
 const inner = (value, text = plain) => (value < 0 ? `(${text(value)})` : text(value));
 const superscript = (text) => text.replace(/./g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
 
 // A number in some significant digits, or decimals below 1; a very large or small one with its power of ten.
-function shown(value, digits = 4) {
+function rounded(value, digits = 4) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
   const size = Math.abs(value);
@@ -99,8 +98,6 @@ function parse(text) {
   if (beyond >= 0) return { error: TEXT.beyond(entries[beyond], beyond + 1) };
   return { numbers };
 }
-
-const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 // What is kept before the first tile and after each.
 function run({ scores, values, tile }) {

@@ -2,25 +2,20 @@
 
 const [LONGEST, PAUSE] = [60, 160]; // tokens of a translation; milliseconds between two words that appear
 
-function render({ model, el }) {
+function draw({ model, el, listen, signal }) {
   const engine = openTranslator(model.get("exported"));
   const { source, target } = engine;
   const special = [source.pad, source.bos, source.eos, source.unk];
   const words = source.words.filter((_, id) => !special.includes(id));
   const known = new Set(words);
-
-  const stop = new AbortController();
-  const listen = (thing, event, handler) => thing.addEventListener(event, handler, { signal: stop.signal });
-  const [print, still] = ["print", "(prefers-reduced-motion: reduce)"].map((query) => matchMedia(query));
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
 
   // What is on the page, from top to bottom.
-  const part = (name, ...children) => make("div", { class: `attn-${name}` }, ...children);
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   const output = (name) => make("output", { class: `attn-${name}`, "aria-live": "polite" });
   const button = (text, press, name = "") => {
-    const made = make("button", { type: "button", class: `attn-button ${name}` }, text);
-    listen(made, "click", () => made.getAttribute("aria-disabled") === "true" || press());
-    return made;
+    const box = make("button", { type: "button", class: `attn-button ${name}` }, text);
+    listen(box, "click", () => box.getAttribute("aria-disabled") === "true" || press());
+    return box;
   };
   const slider = (name, max, set) => {
     const input = make("input", { type: "range", name, min: 0, max, step: 1, "aria-label": TEXT[name] });
@@ -55,9 +50,9 @@ function render({ model, el }) {
   const legend = part("legend", span("key", "0", span("ramp"), scale));
   const heads = makeHeads(engine.heads, listen, show, turn);
   const spoken = output("unseen");
-  const root = make(
-    "div",
-    { class: "attn-card attn-translator tex2jax_ignore mathjax_ignore", role: "group", "aria-label": TEXT.title },
+  const root = card(
+    "translator",
+    TEXT.title,
     part("bar", span("title", TEXT.title), span("kind", TEXT.kinds[engine.kind])),
     form, unknown, samples, settled, printed, earlier, line.line, line.others, part("result", facts, undo),
     reading, part("columns", part("chart", map.box, legend), heads.box), spoken,
@@ -66,7 +61,7 @@ function render({ model, el }) {
   const settings = { beam: 1, temperature: 0, seed: 1, view: -1, off: new Set(), why: "" };
   let [given, said] = ["", []]; // the sentence that is translated, as it was given and in words
   let [forced, chosen] = [[], new Set()]; // the first tokens, as they are to be; the places of those that the reader chose
-  let [found, written, took] = [null, [], 0]; // the translation, its tokens with <eos>, and the milliseconds it took
+  let [translation, written, took] = [null, [], 0]; // the translation, its tokens with <eos>, and the milliseconds it took
   let [revealed, timer] = [0, 0]; // how much of it shows, and what brings the next word
   let ramp = null; // the colours, once the widget is on the page
   let [open, jump] = [-1, -1]; // the word whose alternatives show, and the one that is to have the focus
@@ -85,10 +80,10 @@ function render({ model, el }) {
     if (temperature) options.pick = drawing(temperature, seed);
     const began = performance.now();
     const memory = engine.encode(said.map((word) => source.ids.get(word)));
-    if (beam > 1) [found] = beamSearch(engine, memory, { ...options, beamSize: beam });
-    else found = greedy(engine, memory, options);
+    if (beam > 1) [translation] = beamSearch(engine, memory, { ...options, beamSize: beam });
+    else translation = greedy(engine, memory, options);
     took = performance.now() - began;
-    written = found.finished ? [...found.tokens, engine.eos] : found.tokens;
+    written = translation.finished ? [...translation.tokens, engine.eos] : translation.tokens;
     [revealed, open] = [from, -1];
     map.fill([...said, "<eos>"].map(shown), written.map((_, t) => named(t)));
     fit();
@@ -164,8 +159,8 @@ function render({ model, el }) {
 
   // The weights of a head; or, as −1, the mean of the heads that are on: rows of the map.
   function weightsOf(view) {
-    if (view >= 0) return found.weights.map((heads) => heads[view]);
-    return found.weights.map((heads) => {
+    if (view >= 0) return translation.weights.map((heads) => heads[view]);
+    return translation.weights.map((heads) => {
       const on = heads.filter((_, head) => !settings.off.has(head));
       return heads[0].map((_, s) => on.reduce((sum, row) => sum + row[s], 0) / Math.max(1, on.length));
     });
@@ -191,20 +186,20 @@ function render({ model, el }) {
   function drawWords() {
     const options = { count: revealed, open, isStale: isStale(), goTo: jump };
     const listed = written.map((id, t) => {
-      return { text: named(t), share: Math.exp(found.logProbs[t]), forced: chosen.has(t), end: id === engine.eos };
+      return { text: named(t), share: Math.exp(translation.logProbs[t]), forced: chosen.has(t), end: id === engine.eos };
     });
     line.draw(listed, options);
-    const candidates = open < 0 ? [] : found.candidates[open];
+    const candidates = open < 0 ? [] : translation.candidates[open];
     const option = ({ id, p }) => ({ id, p, text: shown(target.words[id]), taken: id === written[open] });
     line.offer(open < 0 ? "" : named(open), candidates.map(option));
     jump = -1;
   }
 
   function drawFacts() {
-    const count = found.tokens.length;
-    const mean = found.logProbs.reduce((sum, one) => sum + one, 0) / found.logProbs.length;
+    const count = translation.tokens.length;
+    const mean = translation.logProbs.reduce((sum, one) => sum + one, 0) / translation.logProbs.length;
     const parts = [TEXT.took(count, took), TEXT.likely(mean.toFixed(3).replace("-", "−"))];
-    if (!found.finished) parts.push(TEXT.cut(count));
+    if (!translation.finished) parts.push(TEXT.cut(count));
     const isWhole = revealed === written.length;
     facts.textContent = isWhole ? parts.join(" ") : "";
     undo.hidden = !chosen.size || isStale();
@@ -221,7 +216,7 @@ function render({ model, el }) {
   }
 
   function update() {
-    if (!ramp) return;
+    if (!ramp) return; // it is not on the page yet
     const weights = weightsOf(settings.view);
     const top = Math.max(...weights.flatMap((row) => [...row])) || 1;
     printed.textContent = said.map(shown).join(" ");
@@ -246,10 +241,10 @@ function render({ model, el }) {
     reading.textContent = TEXT.reads(named(t), best.map((k) => TEXT.looked(name(k), hundredths(row[k]))).join(", "));
   }
 
-  const fit = () => map.layout(Math.min(el.clientWidth || 640, print.matches ? 660 : Infinity) - 34, print.matches);
+  const fit = () => map.layout(Math.min(el.clientWidth || 640, isPrinted() ? 660 : Infinity) - 34, isPrinted());
   function layout() {
-    root.dataset.theme = print.matches ? "light" : themeOf(el);
     ramp = rampOf(root);
+    followSentence(); // it may have changed before the widget came onto the page
     fit();
     update();
   }
@@ -273,17 +268,9 @@ function render({ model, el }) {
       }),
     );
   }
-  el.append(root);
   send(all);
-  model.on("change:sentence", followSentence);
-  keepKeys(root, stop.signal);
-  layOut(el, layout, stop.signal);
-  return () => {
-    stop.abort();
-    clearTimeout(timer);
-    model.off("change:sentence", followSentence);
-    root.remove();
-  };
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return { root, traits: ["sentence"], update: followSentence, layout };
 }
 
-export default { render };
+export default { render: mount(draw) };

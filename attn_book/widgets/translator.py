@@ -13,7 +13,7 @@ import traitlets
 from torch import nn
 
 from attn_book import plots
-from attn_book.widgets.base import RefusedError, StaticWidget, read_json, read_module, read_style
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, read_json
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core.capture import capture_attention
 from attn_core.contract import shown
@@ -41,12 +41,13 @@ class Translator(StaticWidget):
     Raises: ValueError where an argument, or a value that `sentence` is set to, does not fit, naming it.
     """
 
-    _esm = read_module(
+    _esm = Joined(
+        "page.js",
         "translator_model.js",
         *(f"translator_{part}.js" for part in ("text", "field", "words", "map")),
         "translator.js",
     )
-    _css = read_style("translator.css")
+    _css = Joined("page.css", "translator.css")
 
     exported = traitlets.TraitType[Any, Any]({}).tag(sync=True, static=True)
     sentence = traitlets.TraitType[Any, Any]("").tag(sync=True, static=True)

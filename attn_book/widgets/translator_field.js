@@ -24,11 +24,11 @@ function makeField(words, listen, changed, send) {
 
   function offer() {
     const { text } = piece();
-    const found = beginSo(text).slice(0, OFFERED);
-    const isWhole = found.length === 1 && found[0] === text;
+    const matching = beginSo(text).slice(0, OFFERED);
+    const isWhole = matching.length === 1 && matching[0] === text;
     const attributes = { class: "attn-offer", role: "option" };
     const option = (word, k) => make("div", { ...attributes, id: `${id}-${k}`, "data-word": word }, shown(word));
-    list.replaceChildren(...(isWhole ? [] : found).map(option));
+    list.replaceChildren(...(isWhole ? [] : matching).map(option));
     activate(-1);
   }
 

@@ -55,15 +55,8 @@ function expectSize(name, size) {
 // ---- Weights. A vector is stored as it is, a matrix as whole numbers from −127 to 127 and a scale for each row. ----
 
 function unpack({ values, codes, scales }) {
-  if (values !== undefined) return new Float32Array(bytesOf(values));
-  return { codes: new Int8Array(bytesOf(codes)), scales: new Float32Array(bytesOf(scales)) };
-}
-
-function bytesOf(base64) {
-  const letters = atob(base64);
-  const bytes = new Uint8Array(letters.length);
-  for (let k = 0; k < bytes.length; k++) bytes[k] = letters.charCodeAt(k);
-  return bytes.buffer;
+  if (values !== undefined) return new Float32Array(bytesOf(values).buffer);
+  return { codes: new Int8Array(bytesOf(codes).buffer), scales: new Float32Array(bytesOf(scales).buffer) };
 }
 
 const columnsOf = ({ codes, scales }) => codes.length / scales.length;
@@ -98,10 +91,9 @@ function dot(x, y, from, end) {
 
 const add = (x, y) => x.map((value, k) => value + y[k]);
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-const total = (x) => x.reduce((sum, value) => sum + value, 0);
 
 function concat(...vectors) {
-  const out = new Float32Array(total(vectors.map((x) => x.length)));
+  const out = new Float32Array(sum(vectors.map((x) => x.length)));
   let at = 0;
   for (const x of vectors) {
     out.set(x, at);
@@ -184,7 +176,7 @@ function openBahdanau(_, arrays) {
 function layerNorm(arrays, name) {
   const [gain, bias] = [arrays.get(`${name}weight`), arrays.get(`${name}bias`)];
   return (x) => {
-    const mean = total(x) / x.length;
+    const mean = sum(x) / x.length;
     const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
     const spread = Math.sqrt(variance + NORM_EPSILON);
     return x.map((value, k) => ((value - mean) / spread) * gain[k] + bias[k]);
@@ -205,14 +197,14 @@ function wordAt(matrix, learned, base) {
 
 // Each head reads its own part of the vectors; one that is switched off finds zeros.
 function attend(query, { keys, values }, count, isOff = () => false) {
-  const [found, size] = [new Float32Array(query.length), query.length / count];
+  const [mixed, size] = [new Float32Array(query.length), query.length / count];
   const weights = Array.from({ length: count }, (_, head) => {
     const [from, end] = [head * size, (head + 1) * size];
     const row = softmax(Float32Array.from(keys, (key) => dot(query, key, from, end) / Math.sqrt(size)));
-    if (!isOff(head)) putMean(found, row, values, from, end);
+    if (!isOff(head)) putMean(mixed, row, values, from, end);
     return row;
   });
-  return { found, weights };
+  return { mixed, weights };
 }
 
 function openTransformer({ layers: depth, heads: count, norm_first: normFirst, base }, arrays) {
@@ -221,7 +213,7 @@ function openTransformer({ layers: depth, heads: count, norm_first: normFirst, b
   // Add & norm around a sublayer: what goes into it, and what leaves with its findings.
   function addNorm(name) {
     const normed = norm(name);
-    return normFirst ? { enter: normed, leave: add } : { enter: (x) => x, leave: (x, found) => normed(add(x, found)) };
+    return normFirst ? { enter: normed, leave: add } : { enter: (x) => x, leave: (x, change) => normed(add(x, change)) };
   }
   const projections = (name) =>
     Object.fromEntries(["query", "key", "value", "out"].map((part) => [part, linear(arrays, `${name}${part}.`)]));
@@ -249,8 +241,8 @@ function openTransformer({ layers: depth, heads: count, norm_first: normFirst, b
     for (const { own, forward } of encoder) {
       const inputs = xs.map(own.enter);
       const read = { keys: inputs.map(own.key), values: inputs.map(own.value) };
-      const found = inputs.map((input) => own.out(attend(own.query(input), read, count).found));
-      xs = xs.map((x, k) => forward(own.leave(x, found[k])));
+      const changes = inputs.map((input) => own.out(attend(own.query(input), read, count).mixed));
+      xs = xs.map((x, k) => forward(own.leave(x, changes[k])));
     }
     xs = xs.map(endEncoder);
     return decoder.map(({ cross }) => ({ keys: xs.map(cross.key), values: xs.map(cross.value) }));
@@ -263,9 +255,9 @@ function openTransformer({ layers: depth, heads: count, norm_first: normFirst, b
     decoder.forEach(({ own, cross, forward }, k) => {
       const input = own.enter(x);
       const cache = { keys: [...before[k].keys, own.key(input)], values: [...before[k].values, own.value(input)] };
-      x = own.leave(x, own.out(attend(own.query(input), cache, count).found));
+      x = own.leave(x, own.out(attend(own.query(input), cache, count).mixed));
       const looked = attend(cross.query(cross.enter(x)), memory[k], count, (head) => off.has(k * count + head));
-      x = forward(cross.leave(x, cross.out(looked.found)));
+      x = forward(cross.leave(x, cross.out(looked.mixed)));
       caches.push(cache);
       weights.push(...looked.weights);
     });

@@ -56,26 +56,6 @@ const SAMPLES = [
   "the good teachers hear him .",
 ];
 
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function shown(token) {
-  const letters = [...token.replace(/\p{C}/gu, " ")];
-  if (!letters.join("").trim()) return "␣";
-  return letters.length > 24 ? letters.slice(0, 23).join("") + "…" : letters.join("");
-}
-
-function percent(share) {
-  if (share > 0 && share < 0.005) return "<1\u00a0%";
-  return share >= 0.995 && share < 1 ? ">99\u00a0%" : `${Math.round(100 * share)}\u00a0%`;
-}
-
-const hundredths = (weight) => (weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2));
-
 // As attn_core.data.tokens; what is a letter is said in full, because \w and \b of JavaScript are ASCII's.
 const LETTER = "[\\p{L}\\p{N}_]";
 const TOKEN = new RegExp(
@@ -110,8 +90,8 @@ function drawing(temperature, seed) {
   return (probabilities, step) => {
     const shares = Array.from(probabilities, (p) => p ** (1 / temperature));
     let left = chance(seed, step) * shares.reduce((sum, share) => sum + share, 0);
-    const found = shares.findIndex((share) => (left -= share) < 0);
-    return found < 0 ? shares.indexOf(Math.max(...shares)) : found; // rounded sums may leave a little
+    const id = shares.findIndex((share) => (left -= share) < 0);
+    return id < 0 ? shares.indexOf(Math.max(...shares)) : id; // rounded sums may leave a little
   };
 }
 

@@ -5,7 +5,6 @@
 function makeWords(listen, { point, toggle, choose }) {
   const line = make("div", { class: "attn-words", role: "group", "aria-label": TEXT.translation });
   const others = make("div", { class: "attn-panel attn-others", role: "group" });
-  const span = (name, ...children) => make("span", { class: `attn-${name}` }, ...children);
   let [at, last, opened] = [0, -1, -1]; // the word that the keys are at, the last that shows, the one that is open
 
   // Each word has its `text` and `share`, and may be `forced` or the `end`; the first `count` show. `goTo` is the one

@@ -35,7 +35,7 @@ def html(**state):
 @contextmanager
 def module(show):
     """A page in which the widget's functions can be called."""
-    script = str(AttentionPatternExplorer._esm).replace("export default { render }", "")
+    script = str(AttentionPatternExplorer._esm).replace("export default", "const widget =")
     with show(f"<script>{script}</script>") as page:
         yield page
 
@@ -551,7 +551,7 @@ def test_without_scripts_the_picture_stands(show, drawn):
 def test_a_kernel_hears_each_change_once_and_is_drawn_once(show):
     """What no longer fits is sent with the length that made it so."""
     widget = AttentionPatternExplorer(query=63)
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = json.dumps({name: getattr(widget, name) for name in TRAITS})
     with show(f'<style>{widget._css}</style><div id="here"></div><script>{script}</script>') as page:
         told, left = page.evaluate(
@@ -570,7 +570,7 @@ def test_a_kernel_hears_each_change_once_and_is_drawn_once(show):
                    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
                  };
                  const el = document.querySelector('#here');
-                 const stop = window.render({ model, el });
+                 const stop = widget.render({ model, el });
                  const f = look;
                  let drawn = 0;
                  look = (s) => { drawn += 1; return f(s); };

@@ -59,7 +59,7 @@ def states():
 def test_it_draws_itself_whenever_it_comes(show, states, name):
     widget = getattr(widgets, name)
     with show(f"<style>{widget._css}</style>") as page:
-        page.evaluate(MODEL, [widget._esm, states[name]])
+        page.evaluate(MODEL, [str(widget._esm), states[name]])
         come = f"document.body.append(el); ({FRAMES})()"
         page.evaluate(come)
         card = page.locator(".attn-card").element_handle()

@@ -119,7 +119,7 @@ def test_keys_choose_a_head(show):
 
 def test_a_head_set_from_python_moves_the_mark(show):
     widget = heatmap()
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
     style = f"<style>{widget._css}</style>"
     with show(f'{style}<div id="here"></div><script>{script}</script>') as page:
@@ -135,7 +135,7 @@ def test_a_head_set_from_python_moves_the_mark(show):
                    for (const f of on.get('change:' + name)) f();
                  };
                  window.state = state;
-                 window.render({ model, el: document.querySelector('#here') });
+                 widget.render({ model, el: document.querySelector('#here') });
                }""",
             state,
         )
@@ -317,7 +317,7 @@ def test_a_narrow_screen_scrolls_inside_the_widget(show, size):
 
 def test_cleanup_leaves_nothing_behind(show):
     widget = heatmap()
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
     with show(f'<div id="here"></div><script>{script}</script>') as page:
         left = page.evaluate(
@@ -329,7 +329,7 @@ def test_cleanup_leaves_nothing_behind(show):
                    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
                  };
                  const el = document.querySelector('#here');
-                 const stop = window.render({ model, el });
+                 const stop = widget.render({ model, el });
                  const during = [on.length, el.children.length];
                  stop();
                  return [...during.map((n) => n > 0), on.length, el.children.length];

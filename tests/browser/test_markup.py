@@ -158,7 +158,7 @@ MODEL = """
     on: (event, f) => on.push([event, f]),
     off() {},
   };
-  render({ model, el: document.getElementById("here") });
+  widget.render({ model, el: document.getElementById("here") });
 """
 
 
@@ -287,7 +287,7 @@ def in_page(widget):
 def beside_kernel(widget):
     """The widget beside a model, as a notebook has it."""
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
-    script = str(widget._esm).replace("export default { render }", "")
+    script = str(widget._esm).replace("export default", "const widget =")
     before = f'{PRELUDE}{data("state", state)}<style>{widget._css}</style><div id="here"></div>'
     return f"{before}<script>{script}{MODEL}</script>"
 

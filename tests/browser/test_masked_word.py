@@ -40,7 +40,7 @@ MODEL = """
   };
   window.model = model;
   window.listening = on;
-  window.stop = render({ model, el: document.querySelector('#here') });
+  window.stop = widget.render({ model, el: document.querySelector('#here') });
 """
 
 
@@ -52,7 +52,7 @@ def explorer(**options):
 def live(show, widget):
     """The widget beside a model that can be asked what it holds, as with a kernel."""
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
-    script = str(widget._esm).replace("export default { render }", "")
+    script = str(widget._esm).replace("export default", "const widget =")
     with show(f'<style>{widget._css}</style><div id="here"></div><script>{script}</script>') as page:
         page.add_script_tag(content=MODEL.replace("STATE", json.dumps(state).replace("<", "\\u003c")))
         yield page

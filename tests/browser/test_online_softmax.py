@@ -255,7 +255,7 @@ def test_copies_on_a_page_are_independent(show):
 
 def test_what_is_set_from_python_is_drawn_and_the_view_ends(show):
     widget = OnlineSoftmaxStepper([1, 2], [3, 4])
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
     with show(f'<style>{widget._css}</style><div id="here"></div><script>{script}</script>') as page:
         seen = page.evaluate(
@@ -269,7 +269,7 @@ def test_what_is_set_from_python_is_drawn_and_the_view_ends(show):
                    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
                  };
                  const el = document.querySelector('#here');
-                 const stop = window.render({ model, el });
+                 const stop = widget.render({ model, el });
                  Object.assign(state, { scores: [5, 6, 7], values: [1, 1, 1], tile: 3, step: 1 });
                  on.forEach(([, f]) => f());
                  await null;

@@ -248,7 +248,7 @@ def test_copies_on_a_page_are_independent(show):
 
 def test_what_is_set_from_python_is_drawn_and_the_view_ends(show):
     _, widget = captioner()
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
     with show(f'<style>{widget._css}</style><div id="here"></div><script>{script}</script>') as page:
         seen = page.evaluate(
@@ -262,7 +262,7 @@ def test_what_is_set_from_python_is_drawn_and_the_view_ends(show):
                    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
                  };
                  const el = document.querySelector('#here');
-                 const stop = window.render({ model, el });
+                 const stop = widget.render({ model, el });
                  Object.assign(state, { image: 2, layer: 1, head: 1, query: 99 });
                  on.forEach(([, f]) => f());
                  await null;

@@ -337,7 +337,7 @@ def test_without_scripts_the_picture_stands(show, drawn):
 def test_one_change_of_several_traits_is_drawn_and_told_once(show):
     """As a kernel would see it: what no longer fits is sent with the size that made it so."""
     widget = PositionalEncodingExplorer(column=31)
-    script = str(widget._esm).replace("export default { render }", "window.render = render")
+    script = str(widget._esm).replace("export default", "const widget =")
     state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
     style = widget._css.read_text(encoding="utf-8") if hasattr(widget._css, "read_text") else str(widget._css)
     with show(f'<style>{style}</style><div id="here"></div><script>{script}</script>') as page:
@@ -356,7 +356,7 @@ def test_one_change_of_several_traits_is_drawn_and_told_once(show):
                    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
                  };
                  const el = document.querySelector('#here');
-                 const stop = window.render({ model, el });
+                 const stop = widget.render({ model, el });
                  const slide = el.querySelector('[name=dim]');
                  slide.value = 9;
                  slide.dispatchEvent(new Event('input'));

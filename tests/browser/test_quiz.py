@@ -208,9 +208,9 @@ def test_copies_on_a_page_are_independent(show):
 
 
 def test_a_kernel_gets_a_widget_that_can_be_taken_away(show):
-    script = str(Quiz._esm).replace("export default { render }", "")
+    script = str(Quiz._esm).replace("export default", "const widget =")
     with show(f'<style>{Quiz._css}</style><div id="here"></div><script>{script}</script>') as page:
-        start = "questions => { window.stop = render({model: {get: () => questions}, el: window.here}); }"
+        start = "questions => { window.stop = widget.render({model: {get: () => questions}, el: window.here}); }"
         page.evaluate(start, Quiz(QUESTIONS).get_state()["questions"])
         answer(page, 1, 0)
         assert texts(page, ".attn-bar output") == ["1 of 3 answered, 1 right."]

@@ -460,7 +460,7 @@ def test_what_a_catalogue_holds_is_text_and_what_it_lacks_is_english(show, words
 
 def test_values_are_put_in_once_and_as_they_are(show):
     """A value that looks like a gap, or like a name of what was found, is not looked into."""
-    script = str(Quiz._esm).replace("export default { render }", "")
+    script = str(Quiz._esm).replace("export default", "const widget =")
     body = f"<script>var attentionBookWords = {{'{{a}} of {{b}}': '{{b}} von {{a}}', one: 'eins'}};{script}</script>"
     with show(body) as page:
         asked = {

@@ -11,7 +11,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from attn_book.corpus import corpus
-from attn_book.widgets.base import read_module
+from attn_book.widgets.base import Joined
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core import capture_attention
 from attn_core.data import Batches, Vocab
@@ -61,7 +61,7 @@ def untrained(kind, source_size, target_size):
 @pytest.fixture
 def opened(show):
     """A page in which `model` is open."""
-    with show(f"<script>{read_module('translator_model.js')}</script>") as page:
+    with show(f"<script>{Joined('page.js', 'translator_model.js')}</script>") as page:
 
         def go(kind):
             page.evaluate("(state) => { globalThis.model = openTranslator(state); }", known(kind)[0])
@@ -89,7 +89,7 @@ FOLLOW = """([source, target, off]) => {
 }"""
 WORST = f"""([sentences, expected, off]) => sentences.map(([source, target], k) => {{
   const found = ({FOLLOW})([source, target, off]).flatMap(({{ logits }}) => [...logits]);
-  const wanted = new Float32Array(bytesOf(expected[k]));
+  const wanted = new Float32Array(bytesOf(expected[k]).buffer);
   return found.length === wanted.length ? Math.max(...found.map((x, i) => Math.abs(x - wanted[i]))) : NaN;
 }})"""
 PLAIN = f"""(given) => ({FOLLOW})(given)

@@ -232,30 +232,6 @@ def test_traits_are_synced():
     assert repr(widget) == "MaskedWordExplorer(sentences=2, words=6, layers=2, heads=3)"
 
 
-def test_module_is_one_file_with_a_render():
-    script = str(MaskedWordExplorer._esm)
-    assert script.count("export default { render }") == 1
-    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
-
-
-def test_every_word_on_the_page_is_in_one_place():
-    """Outside of the texts, no string holds two words, and none is given to an element but by the name of a class."""
-    script = str(MaskedWordExplorer._esm)
-    code = script[script.index("\n};", script.index("const TEXT")) :]
-    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
-    strings = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
-    said = [text for text in strings if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
-    assert [text for text in said if "attn-" not in text] == []
-    assert re.findall(r'textContent = "[^"]|"aria-label": "|"aria-label", "', code) == []
-
-
-def test_style_stays_inside_the_widget():
-    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(MaskedWordExplorer._css), flags=re.DOTALL)
-    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
-    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
-    assert "url(" not in style and "@import" not in style and "animation" not in style and "transition" not in style
-
-
 def test_html_stands_alone_is_stable_and_escapes_what_it_is_given():
     text = explorer().static_html()
     assert text == explorer().static_html() and len(text) < 60_000

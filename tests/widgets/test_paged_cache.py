@@ -167,33 +167,6 @@ def test_traits_are_synced():
     assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=1)"
 
 
-def test_module_is_one_file_with_a_render():
-    script = str(PagedCacheExplorer._esm)
-    assert script.count("export default { render }") == 1
-    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
-
-
-def test_every_word_on_the_page_is_in_one_place():
-    """Outside of the texts, no string holds two words, but for names of classes and what the page's grammar needs."""
-    script = str(PagedCacheExplorer._esm)
-    code = script[: script.index("const TEXT")] + script[script.index("\n};") :]
-    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
-    strings = re.findall(r'"([^"\n]*)"|`([^`]*)`', code[code.index("function replay") :])
-    said = [
-        one or two
-        for one, two in strings
-        if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", one or two))
-    ]
-    assert [text for text in said if not re.search(r"attn-|\[data-|sample|^slot", text)] == []
-
-
-def test_style_stays_inside_the_widget():
-    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(PagedCacheExplorer._css), flags=re.DOTALL)
-    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
-    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
-    assert "url(" not in style and "@import" not in style
-
-
 def luminance(colour):
     parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]

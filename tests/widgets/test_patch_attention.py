@@ -165,29 +165,6 @@ def test_traits_are_synced():
     assert repr(widget) == "PatchAttentionExplorer(images=3, layers=2, heads=2, patches=9)"
 
 
-def test_module_is_one_file_with_a_render():
-    script = str(PatchAttentionExplorer._esm)
-    assert script.count("export default { render }") == 1
-    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", script)
-
-
-def test_every_word_on_the_page_is_in_one_place():
-    """Outside of the texts, no string holds two words, but for names of classes and what the page's grammar needs."""
-    script = str(PatchAttentionExplorer._esm)
-    code = script[script.index("function make") :]
-    code = re.sub(r"^\s*//.*$|\s// .*$", "", code, flags=re.MULTILINE)
-    said = [one or two for one, two in re.findall(r'"([^"\n]*)"|`([^`]*)`', code)]
-    worded = [text for text in said if re.search(r"[A-Za-z]{2,} +[a-z]{2,}", re.sub(r"\$\{.*?\}", "", text))]
-    assert [text for text in worded if "attn-" not in text] == []
-
-
-def test_style_stays_inside_the_widget():
-    style = re.sub(r"@media[^{]*\{|/\*.*?\*/", "", str(PatchAttentionExplorer._css), flags=re.DOTALL)
-    selectors = [s.strip() for rule in re.findall(r"([^{}]+)\{", style) for s in rule.split(",")]
-    assert [s for s in selectors if not s.startswith((".attn-card", ".attn-static "))] == []
-    assert "url(" not in style and "@import" not in style
-
-
 def test_html_stands_alone_is_stable_and_small():
     one, two = captions()[1], captions()[1]
     text = one.static_html()

@@ -90,13 +90,6 @@ def test_traits_are_synced_observed_and_linked():
     two.close()
 
 
-def test_module_is_one_file_with_a_render():
-    script = str(PositionalEncodingExplorer._esm)
-    assert script.count("export default { render }") == 1
-    addresses = script.replace("http://www.w3.org/${space}", "")  # the name of SVG, which nothing fetches
-    assert not re.search(r"\bimport\b|https?:|innerHTML|insertAdjacent|document\.write|eval\(|\.on\w+ =", addresses)
-
-
 def test_colours_are_the_same_on_axes_and_in_the_page():
     assert ", ".join(plots.DIVERGING) in str(PositionalEncodingExplorer._css)
 
