@@ -182,7 +182,12 @@ class RecordedWidget(SphinxDirective):
     has_content = True
 
     def html(self, path: Path) -> str:
-        """The widget as HTML that needs nothing outside itself. Raises: ValueError or OSError, which stop the build."""
+        """Return the widget as self-contained HTML.
+
+        Raises:
+            ValueError: if the file does not fit, which stops the build.
+            OSError: if the file cannot be read, which stops the build.
+        """
         raise NotImplementedError
 
     def run(self) -> Sequence[nodes.Node]:

@@ -14,7 +14,7 @@ from attn_book import widgets
 from attn_book.widgets.base import StaticWidget, embed
 
 NOTEBOOKS = sorted(Path(__file__).resolve().parents[1].glob("chapters/*.ipynb"))
-# What a stored widget keeps: its id, the picture's alternative text, the picture, the state.
+# What is kept of a stored widget: its id, the picture's alternative text, the picture, the state.
 STORED = re.compile(
     r'<div class="attn-static [^>]* data-attn-id="(\w+)".*?<img class="attn-picture" alt="([^"]*)" '
     r'src="data:image/png;base64,([^"]*)">.*?<script type="application/json">(.*?)</script>.*</div>',
@@ -22,33 +22,35 @@ STORED = re.compile(
 )
 
 
-def kept(stored: str) -> tuple[type[StaticWidget], tuple[str, ...]] | None:
-    """Give a stored widget's class, which its state's names tell, and what it keeps; None for other HTML.
+def read_stored(stored: str) -> tuple[type[StaticWidget], tuple[str, ...]] | None:
+    """Return a stored widget's class, known by the names in its state, and what is kept of it; None for other HTML.
 
-    Raises: ValueError where no widget has a state of these names.
+    Raises:
+        ValueError: if no widget has a state of these names.
     """
-    found = STORED.fullmatch(stored)
-    if found is None:
+    match = STORED.fullmatch(stored)
+    if match is None:
         return None
-    names = set(json.loads(found[4]))
-    every = [getattr(widgets, name) for name in widgets.__all__]
-    fitting = [widget for widget in every if set(widget.class_trait_names(static=True)) == names]
+    names = set(json.loads(match[4]))
+    classes = [getattr(widgets, name) for name in widgets.__all__]
+    fitting = [cls for cls in classes if set(cls.class_trait_names(static=True)) == names]
     if len(fitting) != 1:
         raise ValueError(f"no widget has the state {', '.join(sorted(names))}: run the notebook with make execute")
-    return fitting[0], found.groups()
+    return fitting[0], match.groups()
 
 
 def renew(stored: str) -> str:
-    """Give a stored widget's HTML with today's script and style around what it keeps; other HTML as it is.
+    """Return a stored widget's HTML with today's script and style around what is kept; other HTML as it is.
 
-    Raises: ValueError where no widget has a state as the stored one's.
+    Raises:
+        ValueError: if no widget has the stored state.
     """
-    found = kept(stored)
-    return embed(found[0], *found[1]) if found else stored
+    widget = read_stored(stored)
+    return embed(widget[0], *widget[1]) if widget else stored
 
 
 def renew_notebook(path: Path) -> bool:
-    """Renew all widgets of a notebook; whether that changed it."""
+    """Renew all widgets of a notebook, and return whether that changed it."""
     notebook = nbformat.read(path, as_version=4)
     changed = False
     for data in [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]:
@@ -60,7 +62,7 @@ def renew_notebook(path: Path) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Renew the named notebooks, or all, and say which were changed."""
+    """Renew the widgets of the named notebooks, or of all, and print which were changed."""
     for path in map(Path, arguments or NOTEBOOKS):
         if renew_notebook(path):
             print(f"{path.name}: its widgets have today's script and style")

@@ -1,4 +1,4 @@
-"""Pictures that answer to the pointer and the keyboard, in a notebook and in a page without a kernel."""
+"""Interactive pictures, for pointer and keyboard, in a notebook and in a page without a kernel."""
 
 from attn_book.widgets.attention_pattern import AttentionPatternExplorer
 from attn_book.widgets.base import StaticWidget

@@ -1,8 +1,7 @@
-"""Which pairs are looked at: the patterns of approximate attention, side by side with what they cost."""
+"""An explorer of sparse attention patterns: which pairs of tokens each computes, and how many scores that takes."""
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
 from attn_core.mechanisms.window import SlidingWindow
 
 PATTERNS = {
@@ -30,7 +29,7 @@ _NEAR, _GLOBAL, _SAME = "#5a3aa6", "#d9680f", "#00755f"
 
 
 class _OneOf(traitlets.TraitType[Any, Any]):
-    """One of a few values, refused like a `Whole`."""
+    """One of a few values. Anything else raises a ValueError, as with `Whole`."""
 
     def __init__(self, *choices: Any) -> None:
         super().__init__(choices[0])
@@ -44,22 +43,24 @@ class _OneOf(traitlets.TraitType[Any, Any]):
 
 
 class AttentionPatternExplorer(StaticWidget):
-    """The matrix of queries and keys with the pairs that a pattern looks at, why it does, and how many scores it takes.
+    """The matrix of queries and keys, the pairs that a pattern reads, the reason for each, and the number of scores.
 
-    The page computes everything itself, from twelve synced traits. `pattern` is one of
+    The page computes everything itself from twelve synced traits. `pattern` is one of
 
     - `"full"`: each query reads all keys;
     - `"window"`: `SlidingWindow` with `window` tokens (0 to 32) on each side and a `dilation` (1 to 8);
     - `"global"`: `LongformerAttention`, where the first `global_tokens` (0 to 16) read all and are read by all;
-    - `"hash"`: `LSHAttention` with `rounds` (1 to 4) of hashes into `num_buckets` (even, 2 to 16), and chunks of
-      `bucket_size` (2 to 32), on tokens that are points on a circle, in clusters; `seed` (0 to 9999) draws the hashes;
+    - `"hash"`: `LSHAttention` with `rounds` (1 to 4) of hashes into `num_buckets` (even, 2 to 16) and chunks of
+      `bucket_size` (2 to 32); the tokens are points in clusters on a circle, and `seed` (0 to 9999) draws the hashes;
     - `"slots"`: `Linformer`, whose keys are `slots` mixtures (1 to 32) of all keys.
 
-    `n` is the length (16 to 96), `query` the row in hand (0 to n − 1, moved to the last one where `n` falls below it).
-    `causal` leaves out the keys after a query; window with global tokens and slots are never causal, and leave it be.
+    `n` is the length (16 to 96) and `query` the selected row (0 to n − 1; it moves to the last row when `n` falls below
+    it). `causal` leaves out the keys after a query. The patterns `"global"` and `"slots"` are never causal and ignore
+    the trait.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it; `causal=True` for
-        a pattern that never is.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it. The
+            constructor also refuses `causal=True` for a pattern that is never causal.
 
     Source: Beltagy et al. 2020, section 3.1; Kitaev et al. 2020, section 2; Wang et al. 2020, section 4.
     """
@@ -132,54 +133,55 @@ class AttentionPatternExplorer(StaticWidget):
         self.query = min(self.query, self.n - 1)
 
     def pairs(self) -> np.ndarray:
-        """Give the pairs that are looked at, `(n, n)` bool, a row for each query; for slots `(n, slots)`, all True."""
+        """Return which keys each query reads, `(n, n)` bool; for slots `(n, slots)`, all True."""
         if self.pattern == "slots":
             return np.ones((self.n, self.slots), dtype=bool)
-        later = np.arange(self.n) > np.arange(self.n)[:, None]
+        masked = self._masked()
         if self.pattern == "full":
-            return ~(later & self._causal())
+            return ~masked
         if self.pattern == "hash":
             return self._meeting()
         near = SlidingWindow(self.window, dilation=self.dilation).allowed(self.n, self.n).numpy()
         if self.pattern == "window":
-            return np.asarray(near & ~(later & self._causal()))
-        chosen = np.arange(self.n) < self.global_tokens
-        return np.asarray(near | chosen | chosen[:, None])
+            return np.asarray(near & ~masked)
+        is_global = np.arange(self.n) < self.global_tokens
+        return np.asarray(near | is_global | is_global[:, None])
 
     def directions(self) -> np.ndarray:
-        """Give where each token lies on the circle of the hashes, `(n,)` in turns."""
+        """Return each token's direction on the circle of the hashes, `(n,)`, in turns from 0 to 1."""
         draw = _random(_TOKENS)
         centres = [(k + 0.6 * draw()) / _CLUSTERS for k in range(_CLUSTERS)]
         return np.array([centres[int(draw() * _CLUSTERS)] + _SPREAD * (draw() + draw() - 1) for _ in range(self.n)])
 
     def buckets(self) -> np.ndarray:
-        """Give the bucket of each token in each round, `(rounds, n)`: the sector, after a random turn of the circle."""
+        """Return each token's bucket in each round, `(rounds, n)`: its sector after a random rotation of the circle."""
         draw, angles = _random(self.seed), self.directions()
-        turned = angles + np.array([[draw()] for _ in range(self.rounds)])
-        return np.floor((turned - np.floor(turned)) * self.num_buckets).astype(int)
+        rotated = angles + np.array([[draw()] for _ in range(self.rounds)])
+        return np.floor((rotated - np.floor(rotated)) * self.num_buckets).astype(int)
 
     def weights(self) -> np.ndarray:
-        """Give the weights of full attention among the circle's tokens, `(n, n)`: softmax of 16 times the cosine.
+        """Return the weights of full attention among the circle's tokens, `(n, n)`: softmax of 16 times the cosine.
 
-        As under hashing a token sees itself only if it sees nothing else.
+        As in LSH attention, a token attends to itself only if it can attend to no other.
         """
         angles = self.directions()
         powers = np.exp(_SCALE * (np.cos(2 * np.pi * (angles[:, None] - angles)) - 1))
-        powers[np.arange(self.n) > np.arange(self.n)[:, None]] *= not self._causal()
+        powers[self._masked()] = 0
         np.fill_diagonal(powers, 0)
         powers[powers.sum(1) == 0] = np.eye(self.n)[powers.sum(1) == 0]
         return np.asarray(powers / powers.sum(1, keepdims=True))
 
     def scores(self, n: int | None = None) -> int:
-        """Give how many scores the pattern computes at length `n`, by default the matrix's own.
+        """Return how many scores the pattern computes at length `n`, by default the widget's own.
 
-        These are its pairs; under hashing, for each token and round, both chunks, tokens of other buckets included.
+        These are its pairs. For hashing they are, for each token and round, the tokens of both chunks, whatever their
+        bucket.
         """
         length = self.n if n is None else check_whole("n", n, 1, 2**31)
         return _count(self, self.pattern, length, self._causal())
 
     def describe(self) -> str:
-        """Say what is drawn: the pattern, how many pairs it reads, and how many scores it computes."""
+        """Describe the drawing: the pattern, how many pairs it reads, and how many scores it computes."""
         pairs, order = self.pairs(), ", causal" if self._causal() else ""
         keys = f"{self.slots} slots, each a mixture of all keys" if self.pattern == "slots" else f"{self.n} keys"
         said = (
@@ -193,10 +195,9 @@ class AttentionPatternExplorer(StaticWidget):
         return f"{said} Of the weight that full attention gives, the pairs read hold {100 * held:.0f} % on average."
 
     def picture(self) -> bytes:
-        """Draw the matrix as it stands, and the scores of each pattern over the length, as a small PNG."""
+        """Draw the matrix, and the scores of each pattern over the length, as a small PNG."""
         from matplotlib.colors import ListedColormap
         from matplotlib.figure import Figure
-        from PIL import Image
 
         figure = Figure(figsize=(8.0, 4.0), dpi=80, layout="constrained")
         matrix, chart = figure.subplots(1, 2)
@@ -215,16 +216,17 @@ class AttentionPatternExplorer(StaticWidget):
         chart.set(title="Scores over the length n", xlabel="n", ylim=(30, None))
         chart.minorticks_off()
         chart.legend(frameon=False, fontsize=8)
-        figure.savefig(data := io.BytesIO(), format="png", facecolor="white")
-        few = Image.open(data).convert("RGB").quantize(48, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(less := io.BytesIO(), format="png", optimize=True)
-        return less.getvalue()
+        return png_of(figure, 48)
 
     def _causal(self) -> bool:
         return bool(self.causal and self.pattern not in _NEVER_CAUSAL)
 
+    def _masked(self) -> np.ndarray:
+        """The pairs whose key comes after the query, `(n, n)`, if the pattern is causal; otherwise none."""
+        return np.asarray((np.arange(self.n) > np.arange(self.n)[:, None]) & self._causal())
+
     def _meeting(self) -> np.ndarray:
-        """The pairs that some round of hashes lets meet."""
+        """The pairs that share a bucket, in chunks near enough, in at least one round of hashes."""
         seen, chunk = np.zeros((self.n, self.n), dtype=bool), min(self.bucket_size, self.n)
         for buckets in self.buckets():
             rank = np.argsort(np.argsort(buckets, kind="stable"))
@@ -236,9 +238,9 @@ class AttentionPatternExplorer(StaticWidget):
 
 
 def _random(seed: int) -> Callable[[], float]:
-    """Numbers from 0 to 1, the same here and in the page."""
+    """Numbers from 0 to 1, the same in Python and in the page."""
     states = itertools.accumulate(itertools.repeat(seed), lambda state, _: (1664525 * state + 1013904223) % 2**32)
-    numbers = itertools.islice(states, 4, None)  # the seed, and what neighbouring seeds have nearly in common
+    numbers = itertools.islice(states, 4, None)  # leaves out the first numbers, nearly alike for neighbouring seeds
     return lambda: next(numbers) / 2**32
 
 

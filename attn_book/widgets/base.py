@@ -1,18 +1,24 @@
-"""A widget that lives in a kernel and, from the same JavaScript, in a page that has none."""
+"""What all widgets share: one script runs beside a kernel and in a page that has none."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import html
+import io
 import json
 import operator
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anywidget
+import numpy as np
 import traitlets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _HERE = Path(__file__).parent
 _EXPORT = "export default"
@@ -34,25 +40,34 @@ class Joined:
 
 
 class RefusedError(ValueError, traitlets.TraitError):
-    """A ValueError after which traitlets takes back what was set together with the value."""
+    """A ValueError after which traitlets restores all traits that were set together with the refused value."""
 
 
 class Whole(traitlets.TraitType[int, Any]):
-    """A whole number within limits; unlike traitlets.Int it takes NumPy's, and refuses with a ValueError."""
+    """A whole number within limits. Unlike traitlets.Int it accepts NumPy's integers and raises a ValueError."""
 
-    def __init__(self, usual: int, *limits: int) -> None:
-        super().__init__(usual)
+    def __init__(self, default: int, *limits: int) -> None:
+        super().__init__(default)
         self.limits = limits
 
     def validate(self, _: Any, value: Any) -> int:
-        """Give the value as an int; traitlets calls this before it is set. Raises: ValueError, naming the trait."""
+        """Return the value as an int; traitlets calls this before the trait is set.
+
+        Raises:
+            ValueError: if the value is not a whole number within the limits.
+        """
         return check_whole(str(self.name), value, *self.limits)
 
 
 def read_json(path: str | Path) -> Any:
-    """Give what a JSON file holds. Raises: ValueError where it is none, naming the file; OSError."""
+    """Return the content of a JSON file.
+
+    Raises:
+        ValueError: if the file is not JSON. The message names the file.
+        OSError: if the file cannot be read.
+    """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"))  # with a byte order mark or without
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))  # with or without a byte order mark
     except TypeError:
         raise ValueError(f"path: expected a path, got {path!r}") from None
     except (ValueError, RecursionError) as error:
@@ -60,7 +75,11 @@ def read_json(path: str | Path) -> Any:
 
 
 def check_whole(name: str, value: Any, first: int, last: int) -> int:
-    """Give `value` as an int. Raises: ValueError where it is none from `first` to `last`, naming `name`."""
+    """Return `value` as an int.
+
+    Raises:
+        ValueError: if it is not a whole number from `first` to `last`. The message names `name`.
+    """
     try:
         number = first - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -70,31 +89,59 @@ def check_whole(name: str, value: Any, first: int, last: int) -> int:
     return number
 
 
-class StaticWidget(anywidget.AnyWidget):
-    """An anywidget that also shows itself as self-contained HTML: no kernel, no network.
+def to_base64(array: np.ndarray) -> str:
+    """Return the bytes of an array as text for the page; `from_base64` reverses it."""
+    return base64.b64encode(array.tobytes()).decode()
 
-    A subclass gives `_esm`, read by `read_module`, whose own part ends in `export default { render }`; `_css`, read by
-    `read_style`, which styles nothing outside the widget; traits tagged `static=True`, which are the state of the
-    page's copy; and the methods `picture` and `describe`. In `_said` it names those of the traits that hold prose for
-    the reader, which the page passes through `say` so that a translated book can show it in its own language.
+
+def from_base64(text: str, dtype: Any) -> np.ndarray:
+    """Return the numbers that `to_base64` wrote, one-dimensional and of this dtype."""
+    return np.frombuffer(base64.b64decode(text), dtype)
+
+
+def png_of(figure: Figure, colours: int, *, thin_lines: bool = True) -> bytes:
+    """Draw a figure as a PNG of few colours. With `thin_lines`, colours that cover few pixels are kept as well."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        # A script that the font lacks is drawn as boxes; the page itself shows it.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(full := io.BytesIO(), format="png", facecolor="white")
+    method = Image.Quantize.MAXCOVERAGE if thin_lines else Image.Quantize.MEDIANCUT
+    image = Image.open(full).convert("RGB").quantize(colours, method=method, dither=Image.Dither.NONE)
+    image.save(small := io.BytesIO(), format="png", optimize=True)
+    return small.getvalue()
+
+
+class StaticWidget(anywidget.AnyWidget):
+    """An anywidget that can also be stored as self-contained HTML, which needs neither a kernel nor the network.
+
+    A subclass defines
+
+    - `_esm`, its script, a `Joined` that begins with `page.js` and ends with `export default { render: mount(draw) }`;
+    - `_css`, its style, a `Joined` that begins with `page.css` and applies to nothing outside the widget;
+    - traits tagged `static=True`, which are the state that the stored copy begins with;
+    - the methods `picture` and `describe`;
+    - `_said`, the names of the traits that hold prose for the reader. The page passes it through `say`, so that a
+      translated book can show it in its own language.
     """
 
     _said: tuple[str, ...] = ()
 
     def picture(self) -> bytes:
-        """Draw the widget as it stands, as a PNG, for where no script runs."""
+        """Draw the widget's present state as a PNG, for readers whose page runs no script."""
         raise ValueError(f"{type(self).__name__}: expected a method picture() that returns a PNG")
 
     def describe(self) -> str:
-        """Say in a sentence what the picture shows: its alternative text."""
+        """Describe the picture in a sentence, its alternative text."""
         raise ValueError(f"{type(self).__name__}: expected a method describe() that returns a sentence")
 
     def said(self) -> list[str]:
-        """Give the prose for the reader in the widget's state, each text once: what a translation has to bring."""
+        """Return the prose in the widget's state that a translation must contain, each text once."""
         return list(dict.fromkeys(prose_of([getattr(self, name) for name in self._said])))
 
     def static_html(self) -> str:
-        """Give the widget as HTML that works by itself: its state, its script, its style, and a picture until they run.
+        """Return self-contained HTML: the state, script and style, and a picture to show until the script runs.
 
         The same state gives the same text, so that a notebook's stored output is stable.
         """
@@ -105,7 +152,7 @@ class StaticWidget(anywidget.AnyWidget):
         state = json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"), allow_nan=False)
         key = hashlib.sha256(f"{type(self).__name__}{state}".encode()).hexdigest()[:12]
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
-        # No tag can begin inside the state, whatever the tokens are.
+        # With "<" escaped, no tag can begin inside the state, whatever the tokens are.
         return embed(self, key, alt, base64.b64encode(png).decode(), state.replace("<", chr(92) + "u003c"))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -114,14 +161,14 @@ class StaticWidget(anywidget.AnyWidget):
             return None
         data, metadata = bundle
         png = self.picture()
-        shown = {"text/plain": repr(self), "text/html": self._html(png), "image/png": base64.b64encode(png).decode()}
-        return {**data, **shown}, metadata
+        static = {"text/plain": repr(self), "text/html": self._html(png), "image/png": base64.b64encode(png).decode()}
+        return {**data, **static}, metadata
 
 
 def embed(widget: StaticWidget | type[StaticWidget], key: str, alt: str, picture: str, state: str) -> str:
-    """Give a widget's HTML around its id, alternative text, picture and state, all four written as HTML has them."""
+    """Return a widget's HTML. Its id, alternative text, picture (base64) and state (JSON) are already escaped."""
     script, style = str(widget._esm), str(widget._css)
-    # Our own files, so an assertion: what the page relies on to embed them as they are.
+    # These are our own files, so an assertion is enough: the page embeds them unescaped.
     assert script.count(_EXPORT) == 1 and "</" not in script and "<!--" not in script and "</" not in style
     shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
     said = f' data-attn-said="{" ".join(widget._said)}"' if widget._said else ""
@@ -136,7 +183,7 @@ def embed(widget: StaticWidget | type[StaticWidget], key: str, alt: str, picture
 
 
 def prose_of(value: Any) -> Iterator[str]:
-    """The strings in a value and in what it holds, but for those without a letter, which are alike in any language."""
+    """The strings in a value, however nested, except those without a letter, which need no translation."""
     if isinstance(value, str):
         if any(letter.isalpha() for letter in value):
             yield value

@@ -1,4 +1,4 @@
-"""A trained translator as JSON: eight bits a weight, so that it fits into a page, and the same weights in a model."""
+"""A trained translator as JSON, with eight bits a weight so that it fits into a page, and a model of those weights."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 def export_translator(model: nn.Module, source_vocab: Vocab, target_vocab: Vocab) -> dict[str, Any]:
-    """Give a trained translator as plain data that JSON can hold and ``translator_model.js`` can run.
+    """Return a trained translator as plain data that JSON can hold and `translator_model.js` can run.
 
-    ``model`` is a ``Transformer``, or a ``Seq2Seq`` of a two-way ``Encoder`` and a ``BahdanauDecoder``, one layer each.
-    Of each row of a matrix there are whole numbers from −127 to 127, and one float32 by which they are multiplied;
-    vectors stay float32. All stand under the names that the model's parameters have, in base64, little-endian.
-    ``dequantised`` gives a model with the weights that come out.
+    `model` is a `Transformer`, or a `Seq2Seq` of a bidirectional `Encoder` and a `BahdanauDecoder`, one layer each.
+    Each row of a matrix is stored as whole numbers from −127 to 127 and one float32 that they are multiplied by;
+    vectors stay float32. Every parameter keeps its name, and its numbers are little-endian in base64. `dequantised`
+    returns a model with the resulting weights.
 
     Raises:
-        ValueError: a model of another kind, or with a part that the page cannot run; a weight that is not finite; a
-            vocabulary of another size than the model's.
+        ValueError: if the model is of another kind or has a part that the page cannot run, a weight is not finite, or
+            a vocabulary's size differs from the model's.
     """
     if isinstance(model, Transformer):
         settings, sizes = _transformer(model)
@@ -48,22 +48,22 @@ def export_translator(model: nn.Module, source_vocab: Vocab, target_vocab: Vocab
 
 
 def dequantised(model: _Model) -> _Model:
-    """A copy of the model whose weights are those that ``export_translator`` stores, to measure what it costs.
+    """Return a copy of the model with the weights that `export_translator` stores, to measure the loss of precision.
 
     Raises:
-        ValueError: a weight that is not finite.
+        ValueError: if a weight is not finite.
     """
-    ours = copy.deepcopy(model)
+    rounded = copy.deepcopy(model)
     with torch.no_grad():
-        for name, parameter in ours.named_parameters():
+        for name, parameter in rounded.named_parameters():
             if parameter.dim() > 1:
                 codes, scales = _quantised(name, parameter)
                 parameter.copy_(codes * scales)
-    return ours
+    return rounded
 
 
 def _quantised(name: str, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers ``(R, C)`` and scales ``(R, 1)``, both float32, whose product is near to the matrix ``(R, C)``."""
+    """Whole numbers `(R, C)` and scales `(R, 1)`, both float32, whose product approximates the matrix `(R, C)`."""
     _check_finite(name, matrix)
     matrix = matrix.detach().float().cpu()
     scales = matrix.abs().amax(1, keepdim=True) / _TOP
@@ -90,13 +90,13 @@ def _text(numbers: Tensor) -> str:
 
 
 def _bahdanau(model: Seq2Seq) -> tuple[dict[str, Any], tuple[int, int]]:
-    """What the page must know beside the weights, and the sizes of the two vocabularies."""
+    """The settings that the page needs beside the weights, and the sizes of the two vocabularies."""
     encoder, decoder = model.encoder, model.decoder
-    # Not a kind that is built upon one of these, such as hard attention: it computes something else.
+    # Not a subclass of one of these, such as hard attention, which computes something else.
     if type(encoder) is not Encoder or type(decoder) is not BahdanauDecoder:
         raise ValueError(f"model: expected an Encoder and a BahdanauDecoder, got {kind(encoder)} and {kind(decoder)}")
     if not encoder.rnn.bidirectional:
-        raise ValueError("model: expected an Encoder with bidirectional=True, got one that reads one way")
+        raise ValueError("model: expected an Encoder with bidirectional=True, got a unidirectional one")
     for name, layers in (("Encoder", encoder.rnn.num_layers), ("BahdanauDecoder", len(decoder.cells))):
         if layers != 1:
             raise ValueError(f"model: expected num_layers=1 in the {name}, got {layers}")
@@ -104,17 +104,17 @@ def _bahdanau(model: Seq2Seq) -> tuple[dict[str, Any], tuple[int, int]]:
 
 
 def _transformer(model: Transformer) -> tuple[dict[str, Any], tuple[int, int]]:
-    """What the page must know beside the weights, and the sizes of the two vocabularies."""
+    """The settings that the page needs beside the weights, and the sizes of the two vocabularies."""
     config = model.config
     for name, part in model.named_modules():
         if isinstance(part, MultiHeadAttention):
             _check_attention(name, part)
-    places = [model.source_embedding.positions, model.target_embedding.positions]
-    for positions in places:
+    encodings = [model.source_embedding.positions, model.target_embedding.positions]
+    for positions in encodings:
         if type(positions) not in (Sinusoidal, Learned):
             raise ValueError(f"model: expected Sinusoidal or Learned positions, got {kind(positions)}")
     settings = {"kind": "transformer", "layers": config.num_layers, "heads": config.num_heads}
-    settings |= {"norm_first": config.norm_first, "base": getattr(places[0], "base", None)}
+    settings |= {"norm_first": config.norm_first, "base": getattr(encodings[0], "base", None)}
     return settings, (config.source_vocab_size or config.vocab_size, config.vocab_size)
 
 

@@ -1,10 +1,7 @@
-"""Attention weights, layer by layer and head by head, to read with pointer, finger or keys."""
+"""A heatmap of attention weights, by layer and head, to read with a pointer, a finger or the keyboard."""
 
 from __future__ import annotations
 
-import base64
-import io
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +10,7 @@ import traitlets
 
 from attn_book import plots
 from attn_book.maps import read_labelled, read_links
-from attn_book.widgets.base import Joined, StaticWidget, check_whole
+from attn_book.widgets.base import Joined, StaticWidget, check_whole, from_base64, png_of, to_base64
 
 _FINE = 16_384
 
@@ -23,14 +20,15 @@ class AttentionHeatmap(StaticWidget):
 
     Shapes: weights as `attn_book.maps.read_maps` takes them, `(T, S)` to `(L, H, T, S)` or what other libraries
     return; source of S strings, target of T. `links` are the true alignments, pairs (source index, target index),
-    whose cells are outlined. `layer` and `head`, counted from 0, are shown first. Where there are several heads, small
-    maps show all those of the layer.
+    whose cells are outlined. `layer` and `head`, counted from 0, are shown first. If there are several heads, small
+    maps show all heads of the layer.
 
-    The traits `layer`, `head` and `row` (the query kept in view, −1 for none) are synced, to observe and to link.
-    Weights are kept as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, else 255, so a
-    weight read from the widget is off by at most scale / 510. `weights` and `links` given are not changed or kept.
+    The traits `layer`, `head` and `row` (the selected query, −1 for none) are synced, to observe and to link. Weights
+    are stored as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, otherwise 255, so a
+    weight read from the widget is off by at most scale / 510. The arguments are neither changed nor kept.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
     """
 
     _esm = Joined("page.js", "heatmap.js")
@@ -75,9 +73,9 @@ class AttentionHeatmap(StaticWidget):
             links=read_links(links, *tokens),
             layers=list(maps.layers),
             heads=num_heads,
-            codes=base64.b64encode(codes.tobytes()).decode(),
+            codes=to_base64(codes),
             bits=bits,
-            # Seven digits are all that float32 has; the rest would differ between machines.
+            # float32 has seven digits; further ones would differ between machines.
             scale=float(f"{scale:.7g}"),
             layer=check_whole("layer", layer, 0, num_layers - 1),
             head=check_whole("head", head, 0, num_heads - 1),
@@ -96,11 +94,11 @@ class AttentionHeatmap(StaticWidget):
         return check_whole(name, proposal["value"], -1 if name == "row" else 0, end - 1)
 
     def grid(self) -> np.ndarray:
-        """Give the map on show, `(T, S)` float64, as precise as the widget holds it."""
+        """Return the map that is shown, `(T, S)` float64, with the widget's precision."""
         return self._grids()[self.head]
 
     def describe(self) -> str:
-        """Say what is drawn, and where each of the first twelve target tokens looks most in the head chosen."""
+        """Describe the drawing, with the greatest weight of each of the first twelve target tokens in this head."""
         looks = [f"{t} → {self.source[int(s)]}" for t, s in zip(self.target, self.grid().argmax(1), strict=True)]
         more = ", …" if len(looks) > 12 else ""
         heads = f", small maps of all {self.heads} heads" if self.heads > 1 else ""
@@ -108,9 +106,8 @@ class AttentionHeatmap(StaticWidget):
         return f"{drawn}. Greatest weights: {', '.join(looks[:12])}{more}."
 
     def picture(self) -> bytes:
-        """Draw the map on show, below small ones of all heads if there are several, as a small PNG of 128 colours."""
+        """Draw the map that is shown, below small ones of all heads if there are several, as a small PNG."""
         from matplotlib.figure import Figure
-        from PIL import Image
 
         width, height = plots.figure_size(self.source, self.target, cell=0.32, most=8.0)
         few = min(self.heads, max(3, int(width)))
@@ -126,19 +123,13 @@ class AttentionHeatmap(StaticWidget):
                 if head < self.heads:
                     plots.draw_small(panel, self._grids()[head], top=self.scale, title=f"head {head}")
                     panel.title.set_fontweight("bold" if head == self.head else "normal")
-        data, small = io.BytesIO(), io.BytesIO()
-        with warnings.catch_warnings():
-            # A script that the font lacks is drawn as boxes; the page itself shows it.
-            warnings.filterwarnings("ignore", message="Glyph")
-            tokens, heading = (self.source, self.target), self._heading()
-            plots.draw(main.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
-            figure.savefig(data, format="png", facecolor="white")
-        Image.open(data).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, format="png", optimize=True)
-        return small.getvalue()
+        tokens, heading = (self.source, self.target), self._heading()
+        plots.draw(main.subplots(), self.grid(), *tokens, self.links, top=self.scale, title=heading)
+        return png_of(figure, 128, thin_lines=False)
 
     def _grids(self) -> np.ndarray:
-        """The maps of the layer on show, `(H, T, S)`."""
-        codes = np.frombuffer(base64.b64decode(self.codes), dtype=f"<u{self.bits // 8}")
+        """The maps of the layer that is shown, `(H, T, S)`."""
+        codes = from_base64(self.codes, f"<u{self.bits // 8}")
         shape = (len(self.layers), self.heads, len(self.target), len(self.source))
         return codes.reshape(shape)[self.layer] / (2**self.bits - 1) * self.scale
 

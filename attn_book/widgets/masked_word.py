@@ -1,12 +1,9 @@
-"""Guess a hidden word, then see what a masked language model says, and where the blank looks."""
+"""A quiz on masked words: the reader guesses one, then sees the model's predictions and attention."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 import operator
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +12,16 @@ import traitlets
 
 from attn_book import plots
 from attn_book.maps import read_maps, read_tokens
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
+from attn_book.widgets.base import (
+    Joined,
+    RefusedError,
+    StaticWidget,
+    Whole,
+    check_whole,
+    from_base64,
+    png_of,
+    to_base64,
+)
 
 _TOP = 255  # a weight of 1, as the widget holds it
 _MOST = 9_999
@@ -23,24 +29,25 @@ _BLANK = "____"
 
 
 class MaskedWordExplorer(StaticWidget):
-    """Sentences whose words a reader hides, guesses, and compares with the model's guesses and attention.
+    """Sentences in which a reader hides a word, guesses it, and compares with the model's guesses and attention.
 
-    Everything is computed beforehand. Sentence s has T tokens, of which those with a prediction can be hidden:
+    Everything is computed beforehand. Sentence s has T tokens, and those with a prediction can be hidden:
 
     - `sentences[s]`: T strings, special tokens included;
-    - `predictions[s]`: T entries, each None where the token cannot be hidden, else what the model says with token i
-      masked, `(candidates, rank, probability)`: its best words as pairs (word, probability), best first; the true
-      word's rank among all words, from 1; and its probability;
-    - `weights[s]`: tensor or array `(T, L, H, T)`, for each hidden token the attention from its place in each of L
-      layers and H heads to all T tokens, the same L and H in each sentence. Rows of tokens that cannot be hidden are
+    - `predictions[s]`: T entries. Entry i is None if token i cannot be hidden; otherwise it is what the model predicts
+      with token i masked, `(candidates, rank, probability)`: its best words as pairs (word, probability), best first;
+      the true word's rank among all words, from 1; and the true word's probability;
+    - `weights[s]`: tensor or array `(T, L, H, T)`; row i holds the attention from position i, masked, to all T tokens
+      in each of L layers and H heads. L and H are the same for all sentences. Rows of tokens that cannot be hidden are
       not read.
 
-    The traits are synced: `sentence`, and in it `position`, the token that is hidden (−1: none); `layer` (−1: the mean
-    over all layers and heads) and in a layer `head` (−1: the mean over its heads); and `guesses`, what the reader has
-    said, each `[sentence, position, word]`, in which None for the word stands for a look without a guess. Weights are
-    kept in steps of 1 / 255, probabilities with four digits.
+    These traits are synced: `sentence`; `position`, the hidden token (−1: none); `layer` (−1: the mean over all layers
+    and heads) and `head` within a layer (−1: the mean over its heads); and `guesses`, the reader's answers, each
+    `[sentence, position, word]`, where the word is None if the reader looked without guessing. Weights are stored in
+    steps of 1 / 255, probabilities with four digits.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
 
     Source: Devlin et al. 2018, section 3.1 (the masked language model).
     """
@@ -70,21 +77,26 @@ class MaskedWordExplorer(StaticWidget):
         layer: int = -1,
         head: int = -1,
     ) -> None:
-        given = _listed(sentences, "sentences", "sentence")
-        listed = [_listed(text, f"sentences[{s}]", "token") for s, text in enumerate(given)]
+        listed = [
+            _listed(text, f"sentences[{s}]", "token")
+            for s, text in enumerate(_listed(sentences, "sentences", "sentence"))
+        ]
         texts = [read_tokens(text, f"sentences[{s}]", len(text)) for s, text in enumerate(listed)]
-        said = _listed(predictions, "predictions", "sentence", len(texts))
-        read = [_read_predictions(entries, texts[s], f"predictions[{s}]") for s, entries in enumerate(said)]
-        codes, size = b"", tuple[int, ...]()
+        entries = [
+            _read_predictions(entry, texts[s], f"predictions[{s}]")
+            for s, entry in enumerate(_listed(predictions, "predictions", "sentence", len(texts)))
+        ]
+        rows: list[np.ndarray] = []
         for s, array in enumerate(_listed(weights, "weights", "sentence", len(texts))):
-            rows = _read_weights(array, read[s], size, f"weights[{s}]")
-            size, codes = rows.shape[1:3], codes + np.rint(rows * _TOP).clip(0, _TOP).astype(np.uint8).tobytes()
+            rows.append(_read_weights(array, entries[s], rows[0].shape[1:3] if rows else (), f"weights[{s}]"))
+        num_layers, num_heads = rows[0].shape[1:3]
+        codes = np.rint(np.concatenate([array.ravel() for array in rows]) * _TOP).clip(0, _TOP).astype(np.uint8)
         super().__init__(
             sentences=texts,
-            predictions=read,
-            layers=size[0],
-            heads=size[1],
-            codes=base64.b64encode(codes).decode(),
+            predictions=entries,
+            layers=num_layers,
+            heads=num_heads,
+            codes=to_base64(codes),
             sentence=sentence,
             position=position,
             layer=layer,
@@ -106,7 +118,7 @@ class MaskedWordExplorer(StaticWidget):
             return check_whole(name, value, 0, len(self.sentences) - 1)
         if name != "position":
             return check_whole(name, value, -1, getattr(self, f"{name}s") - 1)
-        # A new widget's traits are validated in no fixed order: the sentence may not have been looked at yet.
+        # A new widget's traits are validated in no fixed order: the sentence may not have been validated yet.
         sentence = check_whole("sentence", self.sentence, 0, len(self.sentences) - 1)
         index = check_whole(name, value, -1, len(self.sentences[sentence]) - 1)
         if index >= 0 and self.predictions[sentence][index] is None:
@@ -135,11 +147,12 @@ class MaskedWordExplorer(StaticWidget):
             self.position = -1
 
     def attention(self, position: int) -> np.ndarray:
-        """Give the weights from `position`, hidden, to all T tokens of the sentence on show, `(T,)` float64.
+        """Return the weights from the masked `position` to all T tokens of the present sentence, `(T,)` float64.
 
-        They are those of `layer` and `head`, as precise as the widget holds them.
+        They are those of the present `layer` and `head`, with the widget's precision.
 
-        Raises: ValueError where the token cannot be hidden.
+        Raises:
+            ValueError: if the token at `position` cannot be hidden.
         """
         hideable = self._hideable(self.sentence)
         if position not in hideable:
@@ -149,14 +162,14 @@ class MaskedWordExplorer(StaticWidget):
         cells = self.layers * self.heads
         start = sum(len(self._hideable(s)) * cells * lengths[s] for s in range(self.sentence))
         size = cells * lengths[self.sentence]
-        codes = np.frombuffer(base64.b64decode(self.codes), np.uint8, size, start + hideable.index(position) * size)
-        maps = codes.reshape(self.layers, self.heads, -1) / _TOP
+        first = start + hideable.index(position) * size
+        maps = from_base64(self.codes, np.uint8)[first : first + size].reshape(self.layers, self.heads, -1) / _TOP
         layer, head = self._chosen()
         heads = maps.reshape(cells, -1) if layer < 0 else maps[layer] if head < 0 else maps[layer, head, None]
         return np.asarray(heads.mean(0))
 
     def describe(self) -> str:
-        """Say what the picture shows: the sentence with its blank, what the model says, and where the blank looks."""
+        """Describe the picture: the sentence with its blank, the model's predictions, and the blank's attention."""
         position, tokens = self._shown(), self.sentences[self.sentence]
         candidates, rank, probability = self.predictions[self.sentence][position]
         words = ", ".join(f"{word} {_percent(share)}" for word, share in candidates)
@@ -169,28 +182,22 @@ class MaskedWordExplorer(StaticWidget):
         )
 
     def picture(self) -> bytes:
-        """Draw the word on show, or else the sentence's first, hidden: the candidates and the attention, as a PNG."""
+        """Draw the predictions and the attention for the hidden word, or for the sentence's first, as a PNG."""
         from matplotlib.figure import Figure
-        from PIL import Image
 
         position, tokens = self._shown(), self.sentences[self.sentence]
         bars = [
             (plots.visible(word, 16) + (" ← true word" if true else ""), p) for word, p, true in self._bars(position)
         ]
         rows = max(len(bars), len(tokens))
-        with plots.style(), warnings.catch_warnings():
-            # A script that the font lacks is drawn as boxes; the page itself shows it.
-            warnings.filterwarnings("ignore", message="Glyph")
+        with plots.style():
             figure = Figure(figsize=(8.0, 1.2 + 0.24 * rows), dpi=80, layout="constrained")
             left, right = figure.subplots(1, 2)
             figure.suptitle(plots.visible(" ".join(self._blanked(position)), 90), fontsize=11, parse_math=False)
             _draw_bars(left, bars, rows, "What the model says")
             names = [plots.visible(token, 16) for token in self._blanked(position)]
             _draw_bars(right, list(zip(names, self.attention(position), strict=True)), rows, self._whose())
-            figure.savefig(data := io.BytesIO(), format="png", facecolor="white")
-        few = Image.open(data).convert("RGB").quantize(32, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(less := io.BytesIO(), format="png", optimize=True)
-        return less.getvalue()
+            return png_of(figure, 32)
 
     def _hideable(self, sentence: int) -> list[int]:
         entries = self.predictions[sentence] if 0 <= sentence < len(self.predictions) else []
@@ -203,7 +210,7 @@ class MaskedWordExplorer(StaticWidget):
         return [_BLANK if i == position else token for i, token in enumerate(self.sentences[self.sentence])]
 
     def _bars(self, position: int) -> Iterator[tuple[str, float, bool]]:
-        """The candidates, then the true word if not among them: word, probability, whether it is the true one."""
+        """The candidates, then the true word if it is no candidate: word, probability, whether it is the true one."""
         candidates, _, probability = self.predictions[self.sentence][position]
         word = self.sentences[self.sentence][position]
         yield from ((candidate, share, candidate == word) for candidate, share in candidates)
@@ -221,7 +228,7 @@ class MaskedWordExplorer(StaticWidget):
 
 
 def _draw_bars(ax: Any, bars: list[tuple[str, float]], rows: int, title: str) -> None:
-    """A bar for each name with its share of 1, the first on top, as high as if there were `rows` of them."""
+    """A bar for each name with its share of 1, the first on top. Bars are as high as if there were `rows` of them."""
     names, shares = zip(*bars, strict=True)
     drawn = ax.barh(range(len(bars)), shares, height=0.7, color="#5a3aa6")
     ax.bar_label(drawn, [_percent(share) for share in shares], padding=3, fontsize=9)
@@ -249,17 +256,17 @@ def _listed(value: Any, name: str, what: str, length: int | None = None) -> list
 
 
 def _read_predictions(entries: Any, tokens: list[str], name: str) -> list[Any]:
-    found = _listed(entries, name, "token", len(tokens))
-    if all(entry is None for entry in found):
-        raise ValueError(f"{name}: expected a prediction for one token at least, got None for all")
+    listed = _listed(entries, name, "token", len(tokens))
+    if all(entry is None for entry in listed):
+        raise ValueError(f"{name}: expected a prediction for at least one token, got None for all")
     return [
         None if entry is None else _read_prediction(entry, token, f"{name}[{i}]")
-        for i, (entry, token) in enumerate(zip(found, tokens, strict=True))
+        for i, (entry, token) in enumerate(zip(listed, tokens, strict=True))
     ]
 
 
 def _read_prediction(entry: Any, word: str, name: str) -> list[Any]:
-    """One word's prediction as plain lists, its parts in agreement with each other."""
+    """One word's prediction as plain lists, once rank and probability agree with the candidates."""
     try:
         pairs, place, share = entry
         words, shares = [one for one, _ in pairs], [float(part) for _, part in pairs]
@@ -268,7 +275,7 @@ def _read_prediction(entry: Any, word: str, name: str) -> list[Any]:
         expected = "None or (candidates, rank, probability), candidates pairs (word, probability)"
         raise ValueError(f"{name}: expected {expected}, got {entry!r}") from None
     if not words or not all(isinstance(one, str) for one in words) or len(set(words)) < len(words):
-        raise ValueError(f"{name}: expected candidates that are strings, each another one, got {words}")
+        raise ValueError(f"{name}: expected candidates that are distinct strings, got {words}")
     if not all(0 <= part <= 1.001 for part in [*shares, true]) or sum(shares) > 1.001 or shares != sorted(shares)[::-1]:
         raise ValueError(f"{name}: expected probabilities, the greatest first, got {shares} and {true}")
     # Equal probabilities may stand in either order.

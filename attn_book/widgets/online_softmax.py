@@ -1,8 +1,7 @@
-"""Online softmax on a reader's own numbers: tile by tile, with what it keeps before and after each of them."""
+"""Online softmax on a reader's own numbers, tile by tile, with its running sums before and after each tile."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
 
 _MOST = 24
 _LIMIT = 1000.0
@@ -21,10 +20,10 @@ _VALUES = (1.0, 5.0, 2.0, 4.0, 8.0, 6.0, 3.0, 7.0)
 
 
 class SoftmaxStep(NamedTuple):
-    """What online softmax has after a tile: all it keeps, and what that gives so far."""
+    """The state of online softmax after a tile, and the output so far."""
 
     maximum: float  # of the scores so far
-    factor: float  # e^(maximum before − maximum), which takes the sums before to the new maximum; 0 for the first tile
+    factor: float  # e^(old maximum − new maximum), which rescales the old sums; 0 for the first tile
     total: float  # sum of e^(score − maximum)
     weighted: float  # sum of e^(score − maximum) · value
     output: float  # weighted / total: the softmax-weighted mean of the values so far
@@ -32,33 +31,34 @@ class SoftmaxStep(NamedTuple):
 
 def _check_numbers(name: str, value: Any) -> list[float]:
     numbers = value.tolist() if hasattr(value, "tolist") else value
-    wanted = f"{name}: expected 1 to {_MOST} numbers from {-_LIMIT:g} to {_LIMIT:g}"
+    expected = f"{name}: expected 1 to {_MOST} numbers from {-_LIMIT:g} to {_LIMIT:g}"
     if isinstance(numbers, str | bytes) or not isinstance(numbers, Sequence) or not 1 <= len(numbers) <= _MOST:
-        raise RefusedError(f"{wanted}, got {value!r}")
+        raise RefusedError(f"{expected}, got {value!r}")
     for number in numbers:
         real = isinstance(number, int | float | np.integer | np.floating) and not isinstance(number, bool)
         if not real or not -_LIMIT <= number <= _LIMIT:
-            raise RefusedError(f"{wanted}, got {number!r} among them")
+            raise RefusedError(f"{expected}, got {number!r} among them")
     return [float(number) for number in numbers]
 
 
 class _Numbers(traitlets.TraitType[list[float], Any]):
-    """A row of numbers, as a sequence, an array or a tensor; kept as a list of floats, refused with a ValueError."""
+    """A row of numbers, given as a sequence, an array or a tensor, and kept as a list of floats."""
 
     def validate(self, _: Any, value: Any) -> list[float]:
         return _check_numbers(str(self.name), value)
 
 
 class OnlineSoftmaxStepper(StaticWidget):
-    """Softmax over a row of scores that come in tiles, each read once: its running maximum, sum and weighted sum.
+    """Softmax over a row of scores read tile by tile, each once, with a running maximum, sum and weighted sum.
 
-    The page computes everything itself, from four synced traits: `scores` and `values`, 1 to 24 numbers each within
-    ±1000 and as many of one as of the other (`values` of size one, so that the output is a number), `tile` (scores
-    read in one step, 1 to all) and `step` (tiles read so far, 0 to all). A reader changes all four in the page. Where
-    scores become fewer or tiles larger, `tile` and `step` move to the last that fits. To change the number of scores
-    from Python, set `scores` and `values` within `hold_trait_notifications()`.
+    The page computes everything itself from four synced traits, all of which a reader can change: `scores` and
+    `values`, equally many, 1 to 24 numbers each within ±1000 (each value is a single number, so the output is one too);
+    `tile`, the scores read in one step; and `step`, the tiles read so far. When there are fewer scores or larger tiles
+    than before, `tile` and `step` fall to the greatest value that fits. To change the number of scores from Python, set
+    `scores` and `values` within `hold_trait_notifications()`.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
 
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
@@ -114,8 +114,8 @@ class OnlineSoftmaxStepper(StaticWidget):
         self.step = min(self.step, self._tiles())
 
     def steps(self) -> list[SoftmaxStep]:
-        """Compute all steps, one for each tile, in float64; `step` of them are on show."""
-        done = []
+        """Compute all steps, one for each tile, in float64; the first `step` of them are shown."""
+        steps = []
         maximum, total, weighted = -math.inf, 0.0, 0.0
         for first in range(0, len(self.scores), self.tile):
             scores, values = (row[first : first + self.tile] for row in (self.scores, self.values))
@@ -125,11 +125,11 @@ class OnlineSoftmaxStepper(StaticWidget):
             total = total * factor + sum(weights)
             weighted = weighted * factor + sum(w * value for w, value in zip(weights, values, strict=True))
             maximum = highest
-            done.append(SoftmaxStep(maximum, factor, total, weighted, weighted / total))
-        return done
+            steps.append(SoftmaxStep(maximum, factor, total, weighted, weighted / total))
+        return steps
 
     def describe(self) -> str:
-        """Say how far it has come, what it keeps, and the output so far."""
+        """Describe the present step, the running sums, and the output so far."""
         tiles, scores = self._tiles(), ", ".join(f"{score:g}" for score in self.scores)
         said = f"Online softmax over {len(self.scores)} scores ({scores}) in tiles of {self.tile}"
         if self.step == 0:
@@ -140,20 +140,15 @@ class OnlineSoftmaxStepper(StaticWidget):
         return f"{said}, after step {self.step} of {tiles}: {kept}{end}."
 
     def picture(self) -> bytes:
-        """Draw the widget as it stands as a small PNG of 64 colours."""
+        """Draw the present state as a small PNG."""
         from matplotlib.figure import Figure
-        from PIL import Image
 
-        data, small = io.BytesIO(), io.BytesIO()
         with plots.style():
             figure = Figure(figsize=(8.0, 3.4 + 0.24 * max(1, self.step)), dpi=80, layout="constrained")
             bars, table = figure.subplots(2, 1, height_ratios=(2.2, 0.4 + 0.24 * max(1, self.step)))
             self._draw_bars(bars)
             self._draw_table(table)
-            figure.savefig(data, format="png", facecolor="white")
-        few = Image.open(data).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(small, format="png", optimize=True)
-        return small.getvalue()
+            return png_of(figure, 64)
 
     def _tiles(self) -> int:
         return -(-len(self.scores) // self.tile)
@@ -177,7 +172,7 @@ class OnlineSoftmaxStepper(StaticWidget):
         ax.set_title(f"Online softmax: step {self.step} of {self._tiles()}")
 
     def _draw_table(self, ax: Any) -> None:
-        """What is kept after each of the steps done."""
+        """The running sums after each step so far."""
         ax.set_axis_off()
         rows = [[f"{i}", *(f"{number:.4g}" for number in now)] for i, now in enumerate(self.steps()[: self.step], 1)]
         names = ["step", "maximum m", "factor", "sum", "weighted sum", "output so far"]

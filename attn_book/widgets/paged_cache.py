@@ -1,23 +1,22 @@
-"""A paged key–value cache to run by hand: requests come, grow, fork and end."""
+"""A paged key–value cache to run by hand: requests start, grow, fork and end."""
 
 from __future__ import annotations
 
-import io
 import string
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import traitlets
 
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
 from attn_core.paging import BlockTables, OutOfBlocks
 
 _SIZES = (1, 2, 4, 8, 16)
 _MOST = 2048
-# As the page has them when it is light: a request's colour goes by its letter.
+# The colours of a light page: a request's colour depends on its letter.
 _HUES = ("#5a3aa6", "#b04d00", "#00755f", "#a8256b", "#1f63b3", "#6f6200", "#a12a2a", "#4d5a68")
 
-# Growing over the end of a block, sharing, copying on write, and blocks that come back scattered.
+# Shows growth past the end of a block, sharing, copy-on-write, and freed blocks reused in scattered order.
 EXAMPLE: tuple[tuple[Any, ...], ...] = (
     ("start", "A", 7),
     ("start", "B", 10),
@@ -36,23 +35,25 @@ EXAMPLE: tuple[tuple[Any, ...], ...] = (
 
 
 class PagedCacheExplorer(StaticWidget):
-    """A pool of blocks, and requests that take them token by token, share them, copy them and give them back.
+    """A pool of blocks, and requests that allocate them token by token, share them, copy them and free them.
 
-    The page computes everything itself, from five synced traits: `block_size` (1, 2, 4, 8 or 16 slots, each for one
-    token's keys and values), `num_blocks` (1 to 128), `reserve` (tokens that a cache in one piece would set aside for
-    each request, or as many as the longest one has), `events`, and `step`: how many of the events have happened. Of
-    `events` each is a list:
+    The page computes everything itself from five synced traits: `block_size` (1, 2, 4, 8 or 16 slots, each for one
+    token's keys and values), `num_blocks` (1 to 128), `reserve` (the tokens that a contiguous cache would reserve for
+    each request, or as many as the longest request has), `events`, and `step`, the number of events so far. Each event
+    is a list:
 
-    - `["start", name, tokens]`: a request, named by a capital letter, comes with a prompt of so many tokens;
-    - `["grow", name]`: it gets one token more; `["decode"]`: each request gets one, in the order in which they began;
-    - `["fork", name, other]`: `other` begins with all of the request's tokens, and shares its blocks;
+    - `["start", name, tokens]`: a request, named by a capital letter, starts with a prompt of this many tokens;
+    - `["grow", name]`: it gets one more token;
+    - `["decode"]`: each request gets one more token, in the order in which they started;
+    - `["fork", name, other]`: `other` starts with all of the request's tokens and shares its blocks;
     - `["end", name]`: it ends.
 
-    Where too few blocks are free, a start or a token waits: that event changes nothing for the request. The events are
-    usually an example of thirteen, from its first on. A reader who chooses another size of the blocks cuts the same
-    memory anew.
+    If too few blocks are free, a start or a token waits: the event changes nothing for the request. By default the
+    events are an example of thirteen, of which the first has happened. A reader who chooses another block size divides
+    the same memory differently.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
 
     Source: Kwon et al. 2023, section 4.
     """
@@ -102,7 +103,7 @@ class PagedCacheExplorer(StaticWidget):
         self.step = min(self.step, len(self.events))
 
     def replay(self) -> tuple[BlockTables, dict[str, int]]:
-        """Give the allocator after the first `step` events, and the number that it gave to each request that is there.
+        """Return the allocator after the first `step` events, and its number for each present request.
 
         So `tables.table(numbers["A"])` is the block table of A.
         """
@@ -116,7 +117,7 @@ class PagedCacheExplorer(StaticWidget):
                 for number in numbers.values():
                     _append(tables, number, 1)
             elif names[0] not in numbers:
-                pass  # its start has found no room
+                pass  # it could not start: too few blocks were free
             elif action == "grow":
                 _append(tables, numbers[names[0]], 1)
             elif action == "fork":
@@ -126,7 +127,7 @@ class PagedCacheExplorer(StaticWidget):
         return tables, numbers
 
     def describe(self) -> str:
-        """Say what is drawn: the pool, each request's block table, and what a cache in one piece would hold."""
+        """Describe the drawing: the pool, the block tables, and how many requests a contiguous cache would hold."""
         tables, numbers = self.replay()
         said = [
             f"{name}, {tables.length(number)} tokens, has blocks {', '.join(map(str, tables.table(number)))}"
@@ -142,18 +143,17 @@ class PagedCacheExplorer(StaticWidget):
         )
 
     def picture(self) -> bytes:
-        """Draw the pool and the block tables as they stand as a small PNG of 64 colours."""
+        """Draw the pool and the block tables as a small PNG."""
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
-        from PIL import Image
 
         tables, numbers = self.replay()
         owners: dict[int, list[str]] = {}
-        held: dict[int, int] = {}
+        filled: dict[int, int] = {}
         for name, number in numbers.items():
             for i, block in enumerate(tables.table(number)):
                 owners.setdefault(block, []).append(name)
-                held[block] = min(self.block_size, tables.length(number) - i * self.block_size)
+                filled[block] = min(self.block_size, tables.length(number) - i * self.block_size)
         across = 8 if self.num_blocks <= 32 else 16
         down, last = -(-self.num_blocks // across), len(numbers) * 0.42
         figure = Figure(figsize=(8.0, 0.62 * down + 0.55 * last + 0.5), dpi=80, layout="constrained")
@@ -166,7 +166,7 @@ class PagedCacheExplorer(StaticWidget):
             names = owners.get(block, [])
             for slot in range(self.block_size):
                 wide = 0.88 / self.block_size
-                for k, name in enumerate(names if slot < held.get(block, 0) else []):
+                for k, name in enumerate(names if slot < filled.get(block, 0) else []):
                     place = (column + 0.03 + slot * wide, row + 0.38 + 0.4 * k / len(names))
                     ax.add_patch(Rectangle(place, 0.9 * wide, 0.4 / len(names), color=_hue(name), linewidth=0))
             edge, line = ("#5b6070", "-") if names else ("#b9bcc6", ":")
@@ -178,10 +178,7 @@ class PagedCacheExplorer(StaticWidget):
             table = ", ".join(map(str, tables.table(number)))
             said = f"{name}: {_count(tables.length(number), 'token')} in blocks {table}"
             ax.text(0, down + 0.42 * (k + 0.8), said, va="center", fontsize=10, color=_hue(name))
-        figure.savefig(data := io.BytesIO(), format="png", facecolor="white")
-        few = Image.open(data).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(less := io.BytesIO(), format="png", optimize=True)
-        return less.getvalue()
+        return png_of(figure, 64)
 
 
 def _append(tables: BlockTables, number: int, tokens: int) -> bool:
@@ -201,33 +198,33 @@ def _count(number: int, what: str) -> str:
 
 
 def _read_events(events: Any) -> list[list[Any]]:
-    """The events as plain lists, in an order in which they can happen if the pool is large enough."""
+    """The events as plain lists, once it is sure that they can happen in this order if the pool is large enough."""
     if isinstance(events, str) or not isinstance(events, Iterable):
         raise RefusedError(f"events: expected a sequence of events, got {events!r}")
     story: list[list[Any]] = []
-    there: list[str] = []
+    present: list[str] = []
     for event in events:
         match event:
-            case ["start", name, tokens] if _is_new(name, there):
-                there.append(name)
+            case ["start", name, tokens] if _is_new(name, present):
+                present.append(name)
                 story.append(["start", name, check_whole("events", tokens, 1, _MOST)])
                 continue
-            case ["fork", name, other] if name in there and _is_new(other, there):
-                there.append(other)
-            case ["end", name] if name in there:
-                there.remove(name)
+            case ["fork", name, other] if name in present and _is_new(other, present):
+                present.append(other)
+            case ["end", name] if name in present:
+                present.remove(name)
             case ["decode"]:
                 pass
-            case ["grow", name] if name in there:
+            case ["grow", name] if name in present:
                 pass
             case _:
                 raise RefusedError(
                     'events: expected ["start", new, tokens], ["grow", name], ["decode"], ["fork", name, new] or '
-                    f'["end", name], each name one of {there}, each new a capital letter that is not, got {event!r}'
+                    f'["end", name], each name one of {present}, each new a capital letter that is not, got {event!r}'
                 )
         story.append(list(event))
     return story
 
 
-def _is_new(name: Any, there: list[str]) -> bool:
-    return isinstance(name, str) and len(name) == 1 and name in string.ascii_uppercase and name not in there
+def _is_new(name: Any, present: list[str]) -> bool:
+    return isinstance(name, str) and len(name) == 1 and name in string.ascii_uppercase and name not in present

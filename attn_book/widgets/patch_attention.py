@@ -1,11 +1,8 @@
-"""Attention over the patches of images: where a class token, a patch or a word of a caption looks."""
+"""Attention over the patches of images, from a class token, a patch or a word of a caption."""
 
 from __future__ import annotations
 
-import base64
-import io
 import textwrap
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,28 +11,29 @@ import traitlets
 
 from attn_book.maps import Maps, read_maps, read_tokens
 from attn_book.plots import MARK, visible
-from attn_book.widgets.base import Joined, StaticWidget, check_whole
+from attn_book.widgets.base import Joined, StaticWidget, check_whole, from_base64, png_of, to_base64
 
-# As the page has them: how dark a patch without weight is, and how many of the greatest are outlined.
+# As in patch_picture.js: how dark a patch without weight is, and how many of the greatest weights are outlined.
 _VEIL, _VEIL_SHARE, _OUTLINED = (16, 18, 26), 0.85, 3
 _FINE = 16_384
 
 
 class PatchAttentionExplorer(StaticWidget):
-    """Images, dimmed patch by patch where the query in hand gives little weight: a vision Transformer's, a captioner's.
+    """Images whose patches are dimmed where the selected query of a vision Transformer or captioner has little weight.
 
     Shapes: images `(N, H, W, 3)`, uint8, or floating from 0 to 1, with sides that `patch_size` divides; the R patches
-    of each go row by row. `weights` has for each image one entry that `attn_book.maps.read_maps` takes, `(Q, R)` to
-    `(L, H, Q, R)`, with the same L and H for all. A row may sum to less than 1, where a class token's own share is left
-    out. `queries` has for each image the Q words of its caption; without it the queries are the patches themselves,
-    after a class token where Q is R + 1. `answers` has for each image a text that is shown with it. Shown first are
-    `image`, `layer` and `query`, counted from 0, and `head`, None for the mean over the heads.
+    of each are numbered row by row. `weights` has for each image one entry that `attn_book.maps.read_maps` takes,
+    `(Q, R)` to `(L, H, Q, R)`, with the same L and H for all. A row may sum to less than 1, because a class token's own
+    weight is left out. `queries` has for each image the Q words of its caption; without it the queries are the patches
+    themselves, after a class token if Q is R + 1. `answers` has for each image a text that is shown with it. `image`,
+    `layer` and `query`, counted from 0, and `head`, None for the mean over the heads, are shown first.
 
     The traits `image`, `layer`, `head` (−1 for the mean) and `query` are synced, to observe and to link. A weight is
-    kept as one of 255 steps of its row's greatest, so it is off by at most 1/510 of that; where there are no more than
-    16,384 weights in all, as one of 65,535.
+    stored as one of 255 steps of its row's greatest, so it is off by at most 1/510 of that; up to 16,384 weights in all
+    are stored as one of 65,535 steps.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
 
     Source: Xu et al. 2015, figures 2 and 3; Dosovitskiy et al. 2021, section 4.5.
     """
@@ -82,7 +80,9 @@ class PatchAttentionExplorer(StaticWidget):
         count, height, width = pixels.shape[:3]
         patch_size = check_whole("patch_size", patch_size, 1, min(height, width))
         if height % patch_size or width % patch_size:
-            raise ValueError(f"patch_size: expected a divisor of {height} and {width}, the images' sides: {patch_size}")
+            raise ValueError(
+                f"patch_size: expected a divisor of {height} and {width}, the images' sides, got {patch_size}"
+            )
         patches = (height // patch_size) * (width // patch_size)
         maps = _read_weights(weights, count, patches)
         lengths = [one.weights.shape[2] for one in maps]
@@ -93,7 +93,7 @@ class PatchAttentionExplorer(StaticWidget):
         codes = np.rint(shares * (2**bits - 1)).astype(f"<u{bits // 8}")
         super().__init__(
             title=title,
-            pixels=base64.b64encode(pixels.tobytes()).decode(),
+            pixels=to_base64(pixels),
             height=height,
             width=width,
             patch_size=patch_size,
@@ -102,8 +102,8 @@ class PatchAttentionExplorer(StaticWidget):
             queries=_read_queries(queries, lengths, patches),
             lengths=lengths,
             bits=bits,
-            codes=base64.b64encode(codes.tobytes()).decode(),
-            tops=base64.b64encode(tops.tobytes()).decode(),
+            codes=to_base64(codes),
+            tops=to_base64(tops),
             answers=[] if answers is None else _read_answers(answers, count),
             image=image,
             layer=layer,
@@ -128,12 +128,12 @@ class PatchAttentionExplorer(StaticWidget):
         self.query = min(self.query, self.lengths[self.image] - 1)
 
     def grid(self) -> np.ndarray:
-        """Give the weights on show, `(Q, R)` float64, a row for each query, as precise as they are kept."""
+        """Return the weights that are shown, `(Q, R)` float64, a row for each query, with the widget's precision."""
         maps = self._maps()
         return np.asarray(maps.mean(0) if self.head < 0 else maps[self.head])
 
     def describe(self) -> str:
-        """Say what is drawn, and to which three patches the query in hand gives most weight."""
+        """Describe the drawing, with the three patches of greatest weight for the selected query."""
         row, across = self.grid()[self.query], self.width // self.patch_size
         best = [int(r) for r in np.argsort(-row, kind="stable")[:_OUTLINED] if row[r] > 0]
         looks = [f"row {r // across}, column {r % across} ({100 * row[r]:.1f} %)" for r in best]
@@ -145,10 +145,9 @@ class PatchAttentionExplorer(StaticWidget):
         return f"{said} {self.answers[self.image]}" if self.answers else said
 
     def picture(self) -> bytes:
-        """Draw the image, and what the query in hand looks at in it, by each head too, as a PNG of 128 colours."""
+        """Draw the image, and the selected query's attention in it, for each head too, as a PNG."""
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
-        from PIL import Image
 
         size, across, row = self.patch_size, self.width // self.patch_size, self.grid()[self.query]
         heads = self._maps()[:, self.query] if self.heads > 1 else np.empty((0, self._patches()))
@@ -159,7 +158,7 @@ class PatchAttentionExplorer(StaticWidget):
         plain, seen = parts[0].subplots(1, 2)
         plain.imshow(self._image(), interpolation="nearest")
         seen.imshow(self._dimmed(row), interpolation="nearest")
-        # Not wrap=True: with it Matplotlib reads dollars as formulas, whatever parse_math says.
+        # Not wrap=True, with which Matplotlib reads dollars as formulas despite parse_math.
         seen.set_title(textwrap.fill(visible(self._heading(), 160), 44), fontsize=9.5, parse_math=False)
         for r in np.flatnonzero([w > 0 and (row > w).sum() < _OUTLINED for w in row]):
             place = (r % across * size - 0.5, r // across * size - 0.5)
@@ -171,37 +170,26 @@ class PatchAttentionExplorer(StaticWidget):
             panel.set_title(f"head {head}", fontsize=8, fontweight="bold" if head == self.head else "normal")
         for axes in (plain, seen, *panels):
             axes.set_axis_off()
-        data, small = io.BytesIO(), io.BytesIO()
-        with warnings.catch_warnings():
-            # A script that the font lacks is drawn as boxes; the page itself shows it.
-            warnings.filterwarnings("ignore", message="Glyph")
-            figure.savefig(data, format="png", facecolor="white")
-        few_colours = (
-            Image.open(data).convert("RGB").quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        )
-        few_colours.save(small, format="png", optimize=True)
-        return small.getvalue()
+        return png_of(figure, 128)
 
     def _patches(self) -> int:
         return (self.height // self.patch_size) * (self.width // self.patch_size)
 
     def _maps(self) -> np.ndarray:
-        """The weights of the image and layer on show, `(H, Q, R)`."""
+        """The weights of the image and layer that are shown, `(H, Q, R)`."""
         length, before = self.lengths[self.image], len(self.layers) * self.heads * sum(self.lengths[: self.image])
         first = before + self.layer * self.heads * length
         rows = slice(first, first + self.heads * length)
-        codes = np.frombuffer(base64.b64decode(self.codes), dtype=f"<u{self.bits // 8}").reshape(-1, self._patches())[
-            rows
-        ]
-        tops = np.frombuffer(base64.b64decode(self.tops), dtype="<f4")[rows, None]
+        codes = from_base64(self.codes, f"<u{self.bits // 8}").reshape(-1, self._patches())[rows]
+        tops = from_base64(self.tops, "<f4")[rows, None]
         return (codes / (2**self.bits - 1) * tops.astype(np.float64)).reshape(self.heads, length, -1)
 
     def _image(self) -> np.ndarray:
-        pixels = np.frombuffer(base64.b64decode(self.pixels), dtype=np.uint8)
+        pixels = from_base64(self.pixels, np.uint8)
         return pixels.reshape(-1, self.height, self.width, 3)[self.image]
 
     def _dimmed(self, row: np.ndarray) -> np.ndarray:
-        """The image under a veil that is the thinner, the nearer a patch's weight is to the row's greatest."""
+        """The image, each patch darkened the more, the smaller its weight is beside the row's greatest."""
         veil = _VEIL_SHARE * (1 - row / (row.max() or 1.0)).reshape(-1, self.width // self.patch_size)
         share = np.kron(veil, np.ones((self.patch_size, self.patch_size)))[..., None]
         return np.rint((1 - share) * self._image() + share * np.array(_VEIL)).astype(np.uint8)
@@ -239,9 +227,9 @@ def _read_weights(weights: Any, count: int, patches: int) -> list[Maps]:
     maps = [read_maps(one) for one in _listed("weights", weights, count)]
     for one in maps:
         if one.weights.shape[:2] != maps[0].weights.shape[:2] or one.weights.shape[3] != patches:
-            wanted = f"({', '.join(map(str, maps[0].weights.shape[:2]))}, queries, {patches})"
+            expected = f"({', '.join(map(str, maps[0].weights.shape[:2]))}, queries, {patches})"
             hint = "; leave out the class token's own column" if one.weights.shape[3] == patches + 1 else ""
-            raise ValueError(f"weights: expected {wanted} for every image, got shape {one.weights.shape}{hint}")
+            raise ValueError(f"weights: expected {expected} for every image, got shape {one.weights.shape}{hint}")
         if one.weights.sum(3).max() > 1.01:  # half precision rounds
             raise ValueError(f"weights: expected rows that sum to at most 1, got {one.weights.sum(3).max():.3g}")
     return maps

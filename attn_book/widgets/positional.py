@@ -1,8 +1,7 @@
-"""Sinusoidal positions to turn over: the matrix, a pair of its columns on a circle, the products of its rows."""
+"""An explorer of sinusoidal positions: the matrix, a pair of its columns on a circle, dot products of its rows."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
 from attn_core.positions import sinusoidal
 
 # What the page's sliders reach.
@@ -19,7 +18,7 @@ _MOST = _LENGTHS[1] - 1
 
 
 class _Base(traitlets.TraitType[float, Any]):
-    """The base of the wavelengths, refused like a `Whole`."""
+    """The base of the wavelengths. Anything else raises a ValueError, as with `Whole`."""
 
     def validate(self, _: Any, value: Any) -> float:
         low, high = _BASES
@@ -30,14 +29,15 @@ class _Base(traitlets.TraitType[float, Any]):
 
 
 class PositionalEncodingExplorer(StaticWidget):
-    """Sinusoidal encodings with one cell, its pair of columns and a second position in hand.
+    """Sinusoidal encodings with a selected cell, its pair of columns and a second position.
 
-    The page computes everything itself, from six synced traits: `dim` (2 to 256 columns, odd sizes too), `length` (8 to
-    256 positions), `base` (2 to 100,000), `position` and `column` of the cell in hand, and `offset` (positions, from
-    1 − length to length − 1), which leads to the second position. Where `dim` or `length` falls, what no longer fits
-    moves to the last place that does, in Python as in the page.
+    The page computes everything itself from six synced traits: `dim` (2 to 256 columns, odd sizes too), `length` (8 to
+    256 positions), `base` (2 to 100,000), `position` and `column` of the selected cell, and `offset` (positions, from
+    1 − length to length − 1), the distance to the second position. When `dim` or `length` falls, the other traits move
+    to the last value that fits, in Python as in the page.
 
-    Raises: ValueError where an argument, or a value that a trait is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -89,11 +89,11 @@ class PositionalEncodingExplorer(StaticWidget):
         self.offset = max(-last, min(self.offset, last))
 
     def table(self) -> np.ndarray:
-        """Give the encodings, `(length, dim)` float64."""
+        """Return the encodings, `(length, dim)` float64."""
         return sinusoidal(self.length, self.dim, base=self.base, dtype=torch.float64).numpy()
 
     def describe(self) -> str:
-        """Say what is drawn: the sizes, the cell in hand, and what the offset does to its pair of columns."""
+        """Describe the drawing: the sizes, the selected cell, and how the offset rotates its pair of columns."""
         value, frequency = self.table()[self.position, self.column], self._frequency()
         said = (
             f"Sinusoidal positions as a heatmap: {self.length} positions by {self.dim} dimensions, base {self.base:g}; "
@@ -108,11 +108,10 @@ class PositionalEncodingExplorer(StaticWidget):
         )
 
     def picture(self) -> bytes:
-        """Draw the widget as it stands as a small PNG of 96 colours."""
+        """Draw the present state as a small PNG."""
         from matplotlib.figure import Figure
-        from PIL import Image
 
-        table, frequency, data = self.table(), self._frequency(), io.BytesIO()
+        table, frequency = self.table(), self._frequency()
         with plots.style():
             figure = Figure(figsize=(8.0, 6.4), dpi=80)
             (matrix, circle), (curves, products) = figure.subplots(2, 2, height_ratios=(3, 2))
@@ -123,16 +122,12 @@ class PositionalEncodingExplorer(StaticWidget):
                 plots.positional_circle(circle, frequency * self.position, frequency * self.offset)
             else:
                 circle.set_axis_off()
-            figure.savefig(data, format="png", facecolor="white")
-        # Maximum coverage, since the usual choice of colours follows the matrix and loses those of thin lines.
-        few = Image.open(data).convert("RGB").quantize(96, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(small := io.BytesIO(), format="png", optimize=True)
-        return small.getvalue()
+            return png_of(figure, 96)
 
     def _frequency(self) -> float:
-        """Radians per position of the pair in hand."""
+        """Radians per position of the selected pair."""
         return float(self.base ** (-2 * (self.column // 2) / self.dim))
 
     def _paired(self) -> bool:
-        """Whether the column in hand has a partner: the last one of an odd size has not."""
+        """Whether the selected column has a partner; the last column of an odd size has none."""
         return bool(self.column // 2 * 2 + 1 < self.dim)

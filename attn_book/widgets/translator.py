@@ -1,9 +1,7 @@
-"""A trained translator that runs in the page: no kernel, no server, only its weights and our own JavaScript."""
+"""A trained translator that runs in the page, from its weights and our own JavaScript alone."""
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import traitlets
 from torch import nn
 
 from attn_book import plots
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, read_json
+from attn_book.widgets.base import Joined, RefusedError, StaticWidget, png_of, read_json
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core.capture import capture_attention
 from attn_core.contract import shown
@@ -28,17 +26,19 @@ _KEYS = {"kind", "source", "target", "weights"}
 
 
 class Translator(StaticWidget):
-    """A field for a sentence, which a trained model translates in the page: word by word, with its attention.
+    """A field for a sentence, which a trained model translates in the page word by word, with its attention.
 
-    `exported` is what `export_translator` gives. In the page the reader types another sentence, forces words, switches
-    heads off, and sets the beam size and the temperature. The trait `sentence`, what is translated, is synced: words
-    of the model with spaces between them, or a text that `tokenize` splits into such words.
+    `exported` is the result of `export_translator`. In the page the reader types another sentence, forces words,
+    switches heads off, and sets the beam size and the temperature. The trait `sentence`, the text to translate, is
+    synced: words of the model with spaces between them, or a text that `tokenize` splits into such words.
 
-    A page shows the picture until its script runs. It is drawn from what Python found, which `of` keeps in `exported`
-    under the key `example`: `{"source": [...], "words": [...], "weights": [[...]]}`, a row of weights for each word of
-    the translation, the mean over the heads. Where there is none for the sentence, the picture shows only the sentence.
+    A page shows the picture until its script runs. The picture is drawn from the translation that Python computed and
+    `of` keeps in `exported` under the key `example`: `{"source": [...], "words": [...], "weights": [[...]]}`, where the
+    weights have a row for each word of the translation and are the mean over the heads. Without an example for the
+    sentence, the picture shows only the sentence.
 
-    Raises: ValueError where an argument, or a value that `sentence` is set to, does not fit, naming it.
+    Raises:
+        ValueError: if an argument, or a value that `sentence` is set to, does not fit. The message names it.
     """
 
     _esm = Joined(
@@ -58,10 +58,11 @@ class Translator(StaticWidget):
 
     @classmethod
     def of(cls, model: nn.Module, source_vocab: Vocab, target_vocab: Vocab, sentence: str = SENTENCE) -> Translator:
-        """Give the widget of a model that has just been trained, with what the model makes of `sentence`.
+        """Return the widget of a trained model, with the model's translation of `sentence`.
 
-        Raises: ValueError as `export_translator`, where the sentence has a word that the model does not know, or where
-        the model writes none.
+        Raises:
+            ValueError: if `export_translator` refuses the model, the sentence has a word that the model does not know,
+                or the translation is empty.
         """
         exported = export_translator(model, source_vocab, target_vocab)
         words = read_words(_check_sentence(sentence, exported["source"]), source_vocab)
@@ -70,7 +71,12 @@ class Translator(StaticWidget):
 
     @classmethod
     def load(cls, path: str | Path, sentence: str = SENTENCE) -> Translator:
-        """Give the widget of a model whose exported weights a JSON file holds. Raises: ValueError as the class."""
+        """Return the widget of a model whose exported weights a JSON file holds.
+
+        Raises:
+            ValueError: if the file is not JSON, or its content or the sentence does not fit.
+            OSError: if the file cannot be read.
+        """
         return cls(read_json(path), sentence)
 
     def __repr__(self) -> str:
@@ -84,7 +90,7 @@ class Translator(StaticWidget):
 
     @traitlets.validate("sentence")
     def _known(self, proposal: Any) -> str:
-        # A new widget's traits are validated in no fixed order; the constructor has looked at the sentence.
+        # A new widget's traits are validated in no fixed order; the constructor has already checked the sentence.
         return _check_sentence(proposal["value"], self.exported["source"]) if self.exported else proposal["value"]
 
     def describe(self) -> str:
@@ -103,12 +109,9 @@ class Translator(StaticWidget):
     def picture(self) -> bytes:
         """Draw the sentence, its translation and the map of its attention, as a PNG."""
         from matplotlib.figure import Figure
-        from PIL import Image
 
         example = self._shown()
-        with plots.style(), warnings.catch_warnings():
-            # A script that the font lacks is drawn as boxes; the page itself shows it.
-            warnings.filterwarnings("ignore", message="Glyph")
+        with plots.style():
             if example is None:
                 figure = Figure(figsize=(7.0, 0.6), dpi=80)
                 figure.text(0.02, 0.4, plots.visible(self.sentence, 90), fontsize=12, parse_math=False)
@@ -120,22 +123,19 @@ class Translator(StaticWidget):
                 figure.suptitle("\n→ ".join(lines), fontsize=11, x=0.02, ha="left", parse_math=False)
                 top = max(max(row) for row in grid)
                 plots.draw(figure.subplots(), torch.tensor(grid).numpy(), source, words, [], top=top)
-            figure.savefig(data := io.BytesIO(), format="png", facecolor="white")
-        few = Image.open(data).convert("RGB").quantize(128, dither=Image.Dither.NONE)
-        few.save(less := io.BytesIO(), format="png", optimize=True)
-        return less.getvalue()
+            return png_of(figure, 128, thin_lines=False)
 
     def _shown(self) -> dict[str, Any] | None:
-        """What Python found for the sentence, if it is kept."""
+        """Python's own translation of the present sentence, if `exported` holds it."""
         example = self.exported.get("example")
         words = read_words(self.sentence, self.exported["source"])
         return example if example and example["source"] == [*words, "<eos>"] else None
 
 
 def read_words(sentence: str, known: Container[str]) -> list[str]:
-    """Split a text into words: a piece between spaces that is known stays whole, others are split by `tokenize`.
+    """Split a text into words: a piece between spaces that is known stays whole, and `tokenize` splits the others.
 
-    Where `n't` is no word of the model, it is read as `not`.
+    If `n't` is not a word of the model, it is read as `not`.
     """
     pieces = ([piece] if piece in known else tokenize(piece) for piece in sentence.split())
     return ["not" if word == "n't" and word not in known else word for piece in pieces for word in piece]
@@ -143,8 +143,8 @@ def read_words(sentence: str, known: Container[str]) -> list[str]:
 
 def _check_exported(exported: Any) -> None:
     if not isinstance(exported, dict) or not exported.keys() >= _KEYS:
-        got = sorted(map(str, exported)) if isinstance(exported, dict) else exported
-        raise RefusedError(f"exported: expected what export_translator gives, got {shown(got)}")
+        value = sorted(map(str, exported)) if isinstance(exported, dict) else exported
+        raise RefusedError(f"exported: expected the result of export_translator, got {shown(value)}")
     for side in ("source", "target"):
         words = exported[side]
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -155,25 +155,25 @@ def _check_sentence(sentence: Any, known: list[str]) -> str:
     if not isinstance(sentence, str) or not sentence.strip():
         raise RefusedError(f"sentence: expected a text, got {shown(sentence)}")
     words = set(known) - set(Vocab.SPECIALS)
-    wrong = [word for word in read_words(sentence, words) if word not in words]
-    if wrong:
-        raise RefusedError(f"sentence: expected words that the model knows, got {', '.join(map(shown, wrong[:5]))}")
+    unknown = [word for word in read_words(sentence, words) if word not in words]
+    if unknown:
+        raise RefusedError(f"sentence: expected words that the model knows, got {', '.join(map(shown, unknown[:5]))}")
     return sentence
 
 
 @torch.no_grad()
 def _example(model: nn.Module, words: list[str], source_vocab: Vocab, target_vocab: Vocab) -> dict[str, Any]:
-    """What a model makes of a sentence: the words, and for each the mean of the heads that look at the source."""
-    (found,) = translate(model, [words], source_vocab, target_vocab, max_length=_LONGEST)
+    """A model's translation of a sentence: its words, and for each the mean of the heads that attend to the source."""
+    (translation,) = translate(model, [words], source_vocab, target_vocab, max_length=_LONGEST)
     device = next(model.parameters()).device
     source = torch.tensor([[*source_vocab.encode(words), Vocab.EOS]], device=device)
-    written = [*found.words, "<eos>"] if found.finished else found.words
+    written = [*translation.words, "<eos>"] if translation.finished else translation.words
     if not written:
         raise ValueError(f"model: expected one that writes words, got none in {_LONGEST} steps: has it been trained?")
     ids = [Vocab.BOS, *(target_vocab.encode(written)[:-1])]
     with evaluating(model), capture_attention(model) as maps:
         model(source, torch.tensor([source.shape[1]], device=device), torch.tensor([ids], device=device))
-    # Bahdanau's decoder is one module with weights; a Transformer's layers look at themselves as well.
+    # Bahdanau's decoder is one module with weights; a Transformer's layers have self-attention as well.
     heads = [weights[0][0] for name, weights in maps.items() if name.endswith(("decoder", "cross_attention"))]
     mean = torch.cat(heads).mean(0)
     return {

@@ -51,8 +51,8 @@ def test_the_table_knows_every_widget():
 @pytest.fixture(scope="module")
 def states():
     """The state of one widget of each class, as a notebook holds it."""
-    every = [renewing.kept(html) for path in HOLDERS for html in stored(path)]
-    return {widget.__name__: json.loads(found[3]) for widget, found in every}
+    every = [renewing.read_stored(html) for path in HOLDERS for html in stored(path)]
+    return {widget.__name__: json.loads(kept[3]) for widget, kept in every}
 
 
 @pytest.mark.parametrize("name", CHANGES)

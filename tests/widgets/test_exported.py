@@ -124,7 +124,7 @@ class Half(nn.Module):
         (lambda: recurrent(HardDecoder), "a BahdanauDecoder, got Encoder and HardDecoder"),
         (lambda: recurrent(partial(BahdanauDecoder, num_layers=2)), "num_layers=1 in the BahdanauDecoder, got 2"),
         (lambda: recurrent(num_layers=3), "num_layers=1 in the Encoder, got 3"),
-        (lambda: recurrent(bidirectional=False), "an Encoder with bidirectional=True, got one that reads one way"),
+        (lambda: recurrent(bidirectional=False), "an Encoder with bidirectional=True, got a unidirectional one"),
         (lambda: transformer(mechanism=lambda: SlidingWindow(2)), "Dense attention in encoder.* got SlidingW"),
         (lambda: transformer(positions=lambda: Rotary(4)), "positions that are added to the words, got Rotary"),
         (lambda: transformer(positions=lambda: ALiBi(2)), "positions that are added to the words, got ALiBi"),

@@ -157,7 +157,7 @@ ONES = torch.ones(7, 2, 3, 7)
         ((1,), PREDICTIONS[:1], r"predictions: expected 2 entry for each sentence, got 1"),
         ((1,), None, r"predictions: expected a sequence, .* got None"),
         ((1, 1), PREDICTIONS[0], r"predictions\[1\]: expected 7 entry for each token, got 5"),
-        ((1, 1), [None] * 7, r"predictions\[1\]: expected a prediction for one token at least, got None for all"),
+        ((1, 1), [None] * 7, r"predictions\[1\]: expected a prediction for at least one token, got None for all"),
         ((2,), WEIGHTS[:1], r"weights: expected 2 entry for each sentence, got 1"),
         ((2, 1), WEIGHTS[0], r"weights\[1\]: expected a tensor \(7, 2, 3, 7\), got \(5, 2, 3, 5\)"),
         ((2, 0), WEIGHTS[0][0], r"weights\[0\]: expected a tensor \(5, L, H, 5\), got \(2, 3, 5\)"),

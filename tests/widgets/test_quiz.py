@@ -69,7 +69,7 @@ def test_refuses_questions_that_do_not_fit(where, value, named):
 
 @pytest.mark.parametrize("given", [[], {}, "which?", None, 3])
 def test_refuses_what_is_no_list_of_questions(given):
-    with pytest.raises(ValueError, match="^questions: expected a list, one question at least, got "):
+    with pytest.raises(ValueError, match="^questions: expected a list of at least one question, got "):
         Quiz(given)
 
 
