@@ -1,5 +1,5 @@
-// What all widgets share. A static page's module has only itself, so this file stands in front of each widget's own, and
-// all of them have one scope: no two may give the same name at their top level.
+// What all widgets share. A static page's module cannot import others, so this file is joined with each widget's own.
+// They have one scope: no two may declare the same name at their top level.
 
 // What is said in English goes through here. A translated book brings its words in a plain object, from the English to
 // its own; what it lacks stays as it is. `{name}` is replaced by a value, once: values are not looked into again.
@@ -115,7 +115,8 @@ function keepKeys(root, signal) {
   root.addEventListener("keydown", (event) => isKept(event) && event.stopPropagation(), { signal });
 }
 
-// The traits `names` of a model: `state` reads them, made to fit by `settle`; `put` changes some and tells the kernel.
+// `state` reads the traits `names` of a model, and `settle` brings them within their limits. `put` changes some of them
+// and tells the kernel.
 function stateOf(model, names, settle = (values) => values) {
   const state = () => settle(Object.fromEntries(names.map((name) => [name, model.get(name)])));
   const put = (changes) => {
@@ -127,13 +128,14 @@ function stateOf(model, names, settle = (values) => values) {
   return { state, put };
 }
 
-// What a widget's module exports as `render`. `draw` makes the widget out of the model; `listen` adds a listener to an
-// element, and with `signal` all that it began ends. It gives back
-//   root    the widget's element, which goes into `el`;
-//   traits  those whose changes it shows; of several that change together it hears once;
-//   update  what shows them;
-//   layout  where the drawing needs a style or a size: what reads them and then shows all, called as `layOut` has it.
-//           A widget without it is drawn at once, and is not drawn again where only its room changes.
+// What a widget's module exports as `render`. `draw` builds the widget from the model; `el` is where it will go. `listen`
+// adds an event listener that lives as long as the widget, and `signal` is aborted at its end. `draw` returns
+//   root    the widget's outermost element;
+//   traits  the names of the traits that it shows;
+//   update  a function that shows them, called once for all the traits that change together;
+//   layout  only where the drawing needs styles or sizes: a function that reads them and then shows everything. It is
+//           called as `layOut` has it, and until its first call there is no `update`. A widget without `layout` is
+//           drawn at once, and not again when only its room changes.
 function mount(draw) {
   return ({ model, el }) => {
     const stop = new AbortController();

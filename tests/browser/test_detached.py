@@ -70,3 +70,21 @@ def test_it_draws_itself_whenever_it_comes(show, states, name):
             page.evaluate("changes => Object.entries(changes).forEach((change) => model.set(...change))", changes)
             page.evaluate(come)
             assert drawn.faults(card, name, theme) == []
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changes_before_it_comes_is_shown(show, states, name):
+    widget = getattr(widgets, name)
+    texts = []
+    for state, changes in ((states[name], CHANGES[name]), ({**states[name], **CHANGES[name]}, {})):
+        with show(f"<style>{widget._css}</style>") as page:
+            page.emulate_media(reduced_motion="reduce")  # a translation then shows all its words at once
+            page.evaluate("performance.now = () => 0")
+            page.evaluate(MODEL, [str(widget._esm), state])
+            page.evaluate("changes => Object.entries(changes).forEach((change) => model.set(...change))", changes)
+            page.evaluate(f"document.body.append(el); ({FRAMES})()")
+            # The translator's samples keep the sentence that it began with.
+            page.evaluate("document.querySelector('.attn-samples')?.remove()")
+            texts.append(page.locator(".attn-card").inner_text())
+            page.emulate_media(reduced_motion=None)
+    assert texts[0] == texts[1] and texts[0]
