@@ -1,4 +1,4 @@
-// What all widgets share. A static page's module cannot import others, so this file is joined with each widget's own.
+// What all widgets share. A static page's module has no other files, so this one is joined with each widget's own.
 // They have one scope: no two may declare the same name at their top level.
 
 // What is said in English goes through here. A translated book brings its words in a plain object, from the English to
