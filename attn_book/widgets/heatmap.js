@@ -7,8 +7,8 @@ const THEMES = {
   dark: { ramp: ["#23252f", "#403a6b", "#6b5bb0", "#a48fe6", "#e9e2ff"], mark: "#ff9d3d", paper: "#16181d" },
 };
 
-function unpack(base64, bits) {
-  const bytes = bytesOf(base64);
+function unpack(text, bits) {
+  const bytes = bytesOf(text);
   if (bits === 8) return bytes;
   const view = new DataView(bytes.buffer);
   return Uint16Array.from({ length: bytes.length / 2 }, (_, i) => view.getUint16(2 * i, true));
