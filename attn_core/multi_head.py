@@ -1,13 +1,13 @@
 """Multi-head attention: projections, heads, grouped key-value heads, positions, a cache; around any mechanism."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from attn_core import masks
-from attn_core.cache import KVCache
+from attn_core.cache import Cache, KeyValueCache, KVCache, RecurrentState, rollback_on_error
 from attn_core.capture import is_captured, record
 from attn_core.contract import check_bias, check_mask, check_mechanism, check_size, check_vectors, kind
 from attn_core.mechanisms.dense import Dense
@@ -90,7 +90,7 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         causal: bool = False,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
         """Attend from ``queries`` to ``keys`` and ``values``; without keys to the queries themselves.
@@ -101,12 +101,13 @@ class MultiHeadAttention(nn.Module):
         With a ``cache``, the queries are each row's next T tokens: they join what is cached and attend to all of it,
         causally. ``lengths (B,)`` says how many of the T are true where rows differ; what comes out at the others has
         no meaning. In ``mask`` and ``bias``, S is then the cache's ``longest`` after this call. However a sequence is
-        cut into calls, the outputs are the same.
+        cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
 
         Raises:
             ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
                 full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache; rows
-                that differ in length or are padded, where the mechanism is ``aligned_only``.
+                that differ in length or are padded, where the mechanism is ``aligned_only``; a mask or bias beside a
+                recurrent state.
         """
         self._check("queries", queries, self.query.in_features)
         if cache is None:
@@ -114,29 +115,13 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
             k, v = self.project_kv(queries if keys is None else keys, values)
             if keys is None and self.key is self.query:
-                q, bias = self._project_q(queries, k, 0, bias, shared=True)
+                q, bias = self._project_q(queries, k, 0, bias, shared=k)
                 return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
             return self.attend(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
-        held, even = cache.lengths, cache.uniform and lengths is None
-        if not even and getattr(self.mechanism, "aligned_only", False):
-            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
-            wanted = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
-            raise ValueError(f"{name}: expected {wanted}, got {counts}")
-        before = cache.longest if even else held
-        k, v = cache.append(*self._project(queries, queries, before), lengths)
-        try:
-            if not even:  # the last query of a row is not aligned with the last key of the longest row
-                past = masks.causal(queries.shape[1], k.shape[2], held)
-                if mask is not None:
-                    check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
-                mask = past if mask is None else mask & past
-            q, bias = self._project_q(queries, k, before, bias)
-            return self._attend(q, k, v, mask=mask, bias=bias, causal=even)
-        except Exception:
-            cache.truncate(held)  # a call that failed can be made again
-            raise
+        with rollback_on_error([cache]):  # a call that failed can be made again
+            return self._continue(queries, cache, lengths, mask, bias)
 
     def project_kv(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
@@ -240,18 +225,53 @@ class MultiHeadAttention(nn.Module):
         k, v = self._split(self.key(keys)), self._split(self.value(values))
         return (k if self.positions is None else self.positions.rotate(k, _positions(keys, before))), v
 
+    def _continue(
+        self, queries: Tensor, cache: Cache, lengths: Tensor | None, mask: Tensor | None, bias: Tensor | None
+    ) -> Tensor:
+        """Attend from each row's next tokens to what is cached and to themselves, causally."""
+        held, uniform = cache.lengths, cache.uniform and lengths is None
+        if not uniform and getattr(self.mechanism, "aligned_only", False):
+            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
+            wanted = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
+            raise ValueError(f"{name}: expected {wanted}, got {counts}")
+        before = cache.longest if uniform else held
+        k, v = self._project(queries, queries, before)
+        shared = k if self.key is self.query else None
+        if isinstance(cache, RecurrentState):
+            q, bias = self._project_q(queries, k, before, bias, shared)
+            if mask is not None or bias is not None:
+                raise ValueError("cache: expected keys and values beside a mask or a bias, got a recurrent state")
+            return self._merge(cache.attend(q, k, v, lengths))
+        k, v = cast(KeyValueCache, cache).append(k, v, lengths)
+        q, bias = self._project_q(queries, k, before, bias, shared)
+        if shared is not None and getattr(self.mechanism, "shared_only", False):
+            # It needs the same tokens as queries and as keys. The outputs of the earlier ones are known already.
+            held_now = masks.length_mask(cache.lengths, k.shape[2])[:, None, None]
+            mask = held_now if mask is None else mask & held_now
+            out = self._attend_heads(k, k, v, mask=mask, bias=bias, causal=True)
+            last = _positions(queries, held).clamp(max=k.shape[2] - 1)
+            return self._merge(out.take_along_dim(last[:, None, :, None], dim=2))
+        if not uniform:  # the last query of a row is not aligned with the last key of the longest row
+            past = masks.causal(queries.shape[1], k.shape[2], held)
+            if mask is not None:
+                check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
+            mask = past if mask is None else mask & past
+        return self._attend(q, k, v, mask=mask, bias=bias, causal=uniform)
+
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, bias: Tensor | None, causal: bool
     ) -> Tensor:
-        if is_captured(self):
-            return self._merge(self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)[0])
-        return self._merge(self.mechanism(q, k, v, mask=mask, bias=bias, causal=causal))
+        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
+
+    def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)``; their weights are recorded where they are captured."""
+        return self._with_weights(q, k, v, **options)[0] if is_captured(self) else self.mechanism(q, k, v, **options)
 
     def _project_q(
-        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: bool = False
+        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The projected queries ``(B, H, T, D)``, ``k`` itself if shared, and the bias with what positions add."""
-        q = k if shared else self._split(self.query(queries))
+        """The projected queries ``(B, H, T, D)``, or the keys that they share, and the bias with what positions add."""
+        q = self._split(self.query(queries)) if shared is None else shared
         if self.positions is None:
             return q, bias
         query_positions = _positions(queries, before)
@@ -260,7 +280,7 @@ class MultiHeadAttention(nn.Module):
             check_bias(bias, (len(queries), self.num_heads, queries.shape[1], k.shape[2]), k.device)
             position_bias = bias + position_bias
         bias = bias if position_bias is None else position_bias
-        return (q if shared else self.positions.rotate(q, query_positions)), bias
+        return (self.positions.rotate(q, query_positions) if shared is None else q), bias
 
     def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
         if not hasattr(self.mechanism, "with_weights"):

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from attn_book.companion import load_d2l
-from attn_core import AdditiveAttention, Dense, KVCache, MultiHeadAttention, capture_attention, masks
+from attn_core import AdditiveAttention, Dense, KVCache, MultiHeadAttention, Performer, capture_attention, masks
+from attn_core.cache import PerformerState
 from attn_core.mechanisms.dense import attention_with_weights
 from attn_core.positions import ALiBi, Rotary
 from tests import reference
@@ -310,15 +311,14 @@ def test_ragged_rows_grow_without_being_told_their_lengths_again():
 
 
 @torch.no_grad()
-def test_selected_rows_go_on_as_copies():
+def test_reordered_rows_go_on_by_themselves():
     layer, x = make(24, 6), draw(2, 5, 24)
     cache = layer.new_cache(2, 5)
     layer(x[:, :3], causal=True, cache=cache)
     rows = torch.tensor([1, 1, 0])
-    chosen = cache.select(rows)
-    out = layer(x[rows, 3:], causal=True, cache=chosen)
+    cache.reorder(rows)
+    out = layer(x[rows, 3:], causal=True, cache=cache)
     torch.testing.assert_close(out, layer(x[rows], causal=True)[:, 3:], atol=1e-5, rtol=0)
-    assert cache.longest == 3 and not cache.keys[:, :, 3:].any()
 
 
 @torch.no_grad()
@@ -385,6 +385,30 @@ def test_shared_queries_and_keys_go_on_from_a_cache_and_are_captured(positions):
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=0)
     weights = layer.attend_with_weights(x, *layer.project_kv(x), causal=True)[1]
     torch.testing.assert_close(maps[""][0], weights, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "alibi"])
+@torch.no_grad()
+def test_shared_queries_and_keys_are_projected_once_with_a_cache(positions):
+    layer, x, calls = make(24, 6, share_query_key=True, positions=relative(positions)), draw(2, 5, 24), []
+    layer.query.register_forward_hook(lambda *_: calls.append(1))
+    cache = layer.new_cache(2, 5)
+    for part in x.split([3, 1, 1], dim=1):
+        layer(part, causal=True, cache=cache)
+    assert len(calls) == 3
+
+
+@torch.no_grad()
+def test_a_recurrent_state_takes_no_mask_and_no_bias():
+    layer, x = make(24, 6, mechanism=Performer(4, 8)), draw(2, 5, 24)
+    state = PerformerState(layer.mechanism, 2, 6, value_dim=4)
+    layer(x[:, :3], causal=True, cache=state)
+    for wrong in ({"mask": torch.ones(5) > 0}, {"bias": torch.zeros(5)}):
+        with pytest.raises(ValueError, match="^cache: expected keys and values beside a mask or a bias"):
+            layer(x[:, 3:], causal=True, cache=state, **wrong)
+    torch.testing.assert_close(
+        layer(x[:, 3:], causal=True, cache=state), layer(x, causal=True)[:, 3:], atol=1e-5, rtol=0
+    )
 
 
 X = torch.zeros(2, 3, 12)

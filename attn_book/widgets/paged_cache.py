@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
-from attn_core.paging import BlockTables, OutOfBlocks
+from attn_core.cache import BlockTables, OutOfBlocks
 
 _SIZES = (1, 2, 4, 8, 16)
 _MOST = 2048
@@ -110,7 +110,7 @@ class PagedCacheExplorer(StaticWidget):
         tables, numbers = BlockTables(self.num_blocks, self.block_size), dict[str, int]()
         for action, *names in self.events[: self.step]:
             if action == "start":
-                numbers[names[0]] = tables.start()
+                numbers[names[0]] = tables.add_sequence()
                 if not _append(tables, numbers[names[0]], names[1]):
                     tables.free(numbers.pop(names[0]))
             elif action == "decode":

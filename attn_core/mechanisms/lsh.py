@@ -69,6 +69,9 @@ class LSHAttention(nn.Module):
     where later tokens went is ours.
     """
 
+    shared_only = True
+    """That every call needs the same tokens as queries and as keys."""
+
     def __init__(
         self, *, bucket_size: int = 64, num_buckets: int | None = None, rounds: int = 4, seed: int = 0
     ) -> None:

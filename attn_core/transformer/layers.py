@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from attn_core.cache import KVCache
+from attn_core.cache import Cache
 from attn_core.contract import check_dropout, check_size, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
@@ -93,7 +93,7 @@ class EncoderLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
         """``x (B, T, C)`` to the same shape; the rest as in ``MultiHeadAttention.forward``."""
@@ -138,7 +138,7 @@ class DecoderLayer(nn.Module):
         *,
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """``x (B, T, C)`` to the same shape.
 

@@ -1,13 +1,13 @@
 """Whole models: encoder–decoder, encoder-only and decoder-only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from attn_core import masks
-from attn_core.cache import KVCache
+from attn_core.cache import Cache
 from attn_core.contract import check_factory, check_lengths, check_tokens
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
@@ -21,31 +21,34 @@ _FIRST_ROOM = 64
 class TransformerState:
     """Between two tokens: each decoder layer's cache and its prepared ``memory``, and the source's ``mask (B, S)``.
 
-    ``step`` writes to the caches, so a state is good for one step; ``select`` copies. There are no ``weights``: the
-    fast path keeps none.
+    ``step`` and ``select`` change the caches, so a state is good for one of them. There are no ``weights``: the fast
+    path keeps none.
     """
 
-    caches: list[KVCache]
+    caches: Sequence[Cache]
     memory: list[tuple[Tensor, Tensor]]
     mask: Tensor
     weights: None = None
 
     def select(self, rows: Tensor) -> "TransformerState":
         """These rows of the batch."""
-        memory = [(k[rows], v[rows]) for k, v in self.memory]
-        return TransformerState([cache.select(rows) for cache in self.caches], memory, self.mask[rows])
+        for cache in self.caches:
+            cache.reorder(rows)
+        return TransformerState(self.caches, [(k[rows], v[rows]) for k, v in self.memory], self.mask[rows])
 
 
 @dataclass
 class LanguageModelState:
-    """Between two tokens: each layer's cache. ``step`` writes to them, so a state is good for one step."""
+    """Between two tokens: each layer's cache. ``step`` and ``select`` change them: a state is good for one of these."""
 
-    caches: list[KVCache]
+    caches: Sequence[Cache]
     weights: None = None
 
     def select(self, rows: Tensor) -> "LanguageModelState":
         """These rows of the batch."""
-        return LanguageModelState([cache.select(rows) for cache in self.caches])
+        for cache in self.caches:
+            cache.reorder(rows)
+        return LanguageModelState(self.caches)
 
 
 class Transformer(nn.Module):
@@ -112,10 +115,11 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Logits ``(B, V)`` after ``tokens (B,)``, from the cache, and the next state; no gradient."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.mask))
-        caches = _with_room(state.caches, 1)
-        x = self.target_embedding(tokens[:, None], caches[0].longest)
-        x = self.decoder(x, state.memory, memory_mask=state.mask[:, None, None], caches=caches)
-        return self.target_embedding.logits(x)[:, 0], TransformerState(caches, state.memory, state.mask)
+        for cache in state.caches:
+            cache.reserve(1)
+        x = self.target_embedding(tokens[:, None], state.caches[0].longest)
+        x = self.decoder(x, state.memory, memory_mask=state.mask[:, None, None], caches=state.caches)
+        return self.target_embedding.logits(x)[:, 0], TransformerState(state.caches, state.memory, state.mask)
 
 
 class _SingleStack(nn.Module):
@@ -173,9 +177,12 @@ class LanguageModel(_SingleStack):
         return self.embedding.logits(self.stack(self.embedding(tokens), causal=True))
 
     @torch.no_grad()
-    def prefill(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, LanguageModelState]:
+    def prefill(
+        self, tokens: Tensor, lengths: Tensor, caches: Sequence[Cache] | None = None
+    ) -> tuple[Tensor, LanguageModelState]:
         """Read prompts ``tokens (B, T)``, of which the first ``lengths (B,)`` are true, at least one.
 
+        ``caches`` has one for each layer, contiguous ones by default. What they hold already comes before the prompts.
         Returns the logits ``(B, V)`` of the token after each prompt, and the state.
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
@@ -183,9 +190,13 @@ class LanguageModel(_SingleStack):
         check_lengths(lengths, len(tokens))
         if int(lengths.min()) < 1:
             raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
-        caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
+        if caches is None:
+            caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
+        if len(caches) != len(self.stack.layers) or len(caches[0].lengths) != len(tokens):
+            wanted = f"{len(self.stack.layers)}, one for each layer, of {len(tokens)} rows"
+            raise ValueError(f"caches: expected {wanted}, got {len(caches)} of {len(caches[0].lengths)} rows")
         ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
-        x = self.stack(self.embedding(tokens), causal=True, caches=caches, lengths=ragged)
+        x = self._read(tokens, caches, ragged)
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
         return self.embedding.logits(last), LanguageModelState(caches)
 
@@ -193,14 +204,12 @@ class LanguageModel(_SingleStack):
     def step(self, tokens: Tensor, state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
         """Logits ``(B, V)`` after ``tokens (B,)``, and the next state; no gradient."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.caches[0].lengths))
-        caches = _with_room(state.caches, 1)
-        offset = caches[0].longest if caches[0].uniform else caches[0].lengths
-        x = self.stack(self.embedding(tokens[:, None], offset), causal=True, caches=caches)
-        return self.embedding.logits(x)[:, 0], LanguageModelState(caches)
+        x = self._read(tokens[:, None], state.caches, None)
+        return self.embedding.logits(x)[:, 0], LanguageModelState(state.caches)
 
-
-def _with_room(caches: list[KVCache], tokens: int) -> list[KVCache]:
-    """The caches, or where they are full, larger ones that hold the same."""
-    if caches[0].longest + tokens <= caches[0].capacity:
-        return caches
-    return [cache.enlarged(2 * cache.capacity) for cache in caches]
+    def _read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None) -> Tensor:
+        """The stack's output for the next tokens ``(B, T)``, which join the caches."""
+        for cache in caches:
+            cache.reserve(tokens.shape[1])
+        before = caches[0].longest if caches[0].uniform else caches[0].lengths
+        return self.stack(self.embedding(tokens, before), causal=True, caches=caches, lengths=lengths)

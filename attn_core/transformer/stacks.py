@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.cache import KVCache
+from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.contract import check_factory
 from attn_core.positions import RelativePositions, Sinusoidal
 from attn_core.transformer.config import TransformerConfig, check_config
@@ -72,13 +73,16 @@ class EncoderStack(nn.Module):
         *,
         mask: Tensor | None = None,
         causal: bool = False,
-        caches: Sequence[KVCache] | None = None,
+        caches: Sequence[Cache] | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; with ``caches``, one for each layer, as ``MultiHeadAttention``."""
-        for number, layer in enumerate(self.layers):
-            cache = None if caches is None else caches[number]
-            x = layer(x, mask=mask, causal=causal, cache=cache, lengths=lengths)
+        """Vectors ``x (B, T, C)`` to the same shape; with ``caches``, one for each layer, as ``MultiHeadAttention``.
+
+        A call that fails in any layer leaves all caches as they were.
+        """
+        with rollback_on_error(caches or []):
+            for layer, cache in zip(self.layers, caches or repeat(None), strict=caches is not None):
+                x = layer(x, mask=mask, causal=causal, cache=cache, lengths=lengths)
         return self.norm(x)
 
 
@@ -120,12 +124,12 @@ class DecoderStack(nn.Module):
         *,
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        caches: Sequence[KVCache] | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` as ``project_kv`` gives it."""
-        for number, layer in enumerate(self.layers):
-            cache = None if caches is None else caches[number]
-            x = layer(x, memory[number], mask=mask, memory_mask=memory_mask, cache=cache)
+        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` is ``project_kv``'s; ``caches`` as ``EncoderStack``."""
+        with rollback_on_error(caches or []):
+            for layer, kv, cache in zip(self.layers, memory, caches or repeat(None), strict=caches is not None):
+                x = layer(x, kv, mask=mask, memory_mask=memory_mask, cache=cache)
         return self.norm(x)
 
 

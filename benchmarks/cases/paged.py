@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core import KVCache, attention, masks
-from attn_core.paged import BlockPool, as_tensors, paged_attention
-from attn_core.paging import BlockTables
+from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
 from benchmarks.measure import Trial, Work
 
 HEADS, HEAD_DIM, BLOCK_SIZE = 8, 64, 16
@@ -46,7 +45,7 @@ def blocks(lengths: list[int], groups: int, device: torch.device) -> tuple[Block
     """The rows in blocks, which are handed out in turn, as to sequences that grow together; the table, the lengths."""
     tables = BlockTables(sum(-(-length // BLOCK_SIZE) for length in lengths), BLOCK_SIZE)
     pool = BlockPool(tables.num_blocks, BLOCK_SIZE, groups, HEAD_DIM, device=device)
-    sequences = [tables.start() for _ in lengths]
+    sequences = [tables.add_sequence() for _ in lengths]
     for begin in range(0, max(lengths), BLOCK_SIZE):
         growth = {s: min(BLOCK_SIZE, n - begin) for s, n in zip(sequences, lengths, strict=True) if n > begin}
         tables.append_all(growth)

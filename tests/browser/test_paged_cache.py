@@ -10,7 +10,7 @@ import pytest
 
 from attn_book.widgets import PagedCacheExplorer
 from attn_book.widgets.paged_cache import EXAMPLE
-from attn_core.paging import BlockTables, OutOfBlocks
+from attn_core.cache import BlockTables, OutOfBlocks
 
 pytestmark = pytest.mark.browser
 
@@ -70,7 +70,7 @@ def allocate(events, block_size, num_blocks):
 
     for action, *names in events:
         if action == "start":
-            numbers[names[0]] = tables.start()
+            numbers[names[0]] = tables.add_sequence()
             if not append(numbers[names[0]], names[1]):
                 tables.free(numbers.pop(names[0]))
         elif action == "decode":

@@ -7,11 +7,10 @@ from torch import nn
 
 import attn_core
 from attn_core import KVCache, MultiHeadAttention, masks, positions, scores
+from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
 from attn_core.contract import shown
 from attn_core.mechanisms.dense import masked_softmax
 from attn_core.mechanisms.performer import orthogonal_normal
-from attn_core.paged import BlockPool, as_tensors, paged_attention
-from attn_core.paging import BlockTables
 from tests.hostile.row import Row
 
 NAN, INF = math.nan, math.inf
@@ -421,13 +420,13 @@ LAYERS = [
         r"lengths: expected at most \[2, 1\] tokens, got \[2, 2\]$"),
     Row("truncate: −1", lambda cache, lengths: cache.truncate(lengths), {"cache": filled(), "lengths": whole(2, -1)},
         "lengths: expected lengths from 0 to 2, got -1$"),
-    Row("select: a row that is not there", lambda cache, rows: cache.select(rows),
+    Row("reorder: a row that is not there", lambda cache, rows: cache.reorder(rows),
         {"cache": filled(), "rows": whole(0, 2)}, r"rows: expected rows from 0 to 1, at least one, got \[0, 2\]$"),
-    Row("select: rows by True", lambda cache, rows: cache.select(rows),
+    Row("reorder: rows by True", lambda cache, rows: cache.reorder(rows),
         {"cache": filled(), "rows": torch.tensor([True, False])},
         r"rows: expected an integer tensor of shape \(n,\), got torch.bool"),
-    Row("enlarged: smaller", lambda cache, capacity: cache.enlarged(capacity), {"cache": filled(), "capacity": 3},
-        "capacity: expected at least this cache's, 4, got 3$"),
+    Row("reserve: −1 tokens", lambda cache, tokens: cache.reserve(tokens), {"cache": filled(), "tokens": -1},
+        "tokens: expected an integer of at least 0, got -1$"),
     Row("Longformer: window −1", attn_core.LongformerAttention, {"model_dim": 8, "num_heads": 2, "window": -1},
         "window: expected an integer of at least 0, got -1$"),
     Row("Longformer: heads", attn_core.LongformerAttention, {"model_dim": 8, "num_heads": 3, "window": 1},
@@ -447,7 +446,7 @@ def started(*lengths, blocks=4):
     """Tables of blocks of two slots, with sequences of these lengths."""
     tables = BlockTables(blocks, 2)
     for tokens in lengths:
-        tables.append(tables.start(), tokens)
+        tables.append(tables.add_sequence(), tokens)
     return tables
 
 

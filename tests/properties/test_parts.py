@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_core import KVCache, MultiHeadAttention, OnlineSoftmax, attend, masks
+from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
 from attn_core.mechanisms.dense import masked_softmax
 from attn_core.mechanisms.window import sliding_window_attention
-from attn_core.paged import BlockPool, as_tensors, paged_attention
-from attn_core.paging import BlockTables
 from attn_core.positions import ALiBi, Rotary
 from tests import reference
 from tests.properties.draws import HALVES, broadcastable, calls, examples
@@ -126,7 +125,7 @@ def test_paged_attention_reads_what_was_written_and_nothing_else(data):
         rows[sequence] = [torch.cat(pair) for pair in zip(rows[sequence], new, strict=True)]
 
     for _ in range(data.draw(st.integers(1, 3))):
-        sequence = tables.start()
+        sequence = tables.add_sequence()
         rows[sequence] = [torch.empty(0, groups, n, dtype=dtype) for n in (size, value_size)]
         write(sequence, data.draw(st.integers(0, 7)))
         if data.draw(st.booleans(), label="fork"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import Dense, Linformer, LSHAttention, Performer, SlidingWindow
+from attn_core import Linformer, LSHAttention, Performer, SlidingWindow
 from attn_core.decode import beam, generate, greedy
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, Transformer, TransformerConfig, TransformerEncoder
@@ -22,7 +22,6 @@ ANY = {
     "linformer": ({}, lambda: Linformer(20, 6)),
     "linformer, grouped heads": ({"num_kv_heads": 2}, lambda: Linformer(20, 6, num_kv_heads=2)),
 }
-CACHED = [name for name in CAUSAL if name != "LSH"]
 LENGTHS = torch.tensor([11, 6, 1])
 
 
@@ -109,7 +108,7 @@ def test_what_is_not_causal_may_read_the_source_and_still_decode_with_a_cache(na
     assert_steps_equal_one_pass(model, source, target)
 
 
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("name", CAUSAL)
 def test_steps_with_the_cache_give_the_logits_of_one_pass(name):
     model = decoder(name)
     assert_steps_equal_one_pass(model, tokens(3, 11), tokens(3, 9, seed=1))
@@ -128,7 +127,7 @@ def assert_steps_equal_one_pass(model, source, target):
     assert len(greedy(model, source, LENGTHS, max_length=5)) == len(source)
 
 
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("name", CAUSAL)
 def test_a_language_model_continues_prompts_of_one_length(name):
     model, text = language_model(name, positions=lambda: Rotary(4)).eval(), tokens(3, 90)
     logits, state = model.prefill(text[:, :7], torch.tensor([7, 7, 7]))
@@ -144,26 +143,11 @@ def test_a_language_model_continues_prompts_of_one_length(name):
     [
         ("window", "^lengths: expected rows of one length without padding, as SlidingWindow needs, got"),
         ("performer", "^mask: expected one that hides keys from all heads and queries"),
-        ("LSH", "^k: expected the same tensor as q"),
     ],
 )
 def test_prompts_that_cannot_be_read_together_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         generate(language_model(name), [[4, 5, 6], [7]], max_new_tokens=2)
-
-
-@torch.no_grad()
-def test_lsh_has_no_cache_but_decodes_by_reading_all_again():
-    model, source = decoder("LSH").eval(), tokens(3, 11)
-    with pytest.raises(ValueError, match="^k: expected the same tensor as q"):
-        greedy(model, source, LENGTHS, max_length=5)
-    target = torch.full((3, 1), 4)
-    for _ in range(8):
-        target = torch.cat([target, model(source, LENGTHS, target)[:, -1:].argmax(-1)], 1)
-    assert torch.equal(model(source, LENGTHS, target[:, :-1]).argmax(-1), target[:, 1:])
-    # In the encoder alone it bars no cache.
-    half = Transformer(small(**SHARED), encoder_mechanism=CAUSAL["LSH"][1], decoder_mechanism=Dense)
-    assert_steps_equal_one_pass(half, source, target)
 
 
 def test_a_window_is_refused_between_target_and_source():

@@ -2,9 +2,13 @@ import pytest
 import torch
 from torch import nn
 
+from attn_core.cache import BlockPool, BlockTables, KVCache, PagedKVCache, PerformerState
 from attn_core.data import Vocab
-from attn_core.decode import beam, greedy
+from attn_core.decode import beam, generate, greedy
 from attn_core.mechanisms.additive import AdditiveAttention
+from attn_core.mechanisms.dense import Dense
+from attn_core.mechanisms.lsh import LSHAttention
+from attn_core.mechanisms.performer import Performer
 from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
 from attn_core.transformer import (
     AddNorm,
@@ -128,10 +132,134 @@ def test_a_language_model_continues_ragged_prompts_as_each_alone(kind):
 def test_selected_rows_of_a_state_go_on_by_themselves():
     translator, writer = Transformer(small()).eval(), LanguageModel(small()).eval()
     prompt = tokens(3, 6), torch.tensor([6, 3, 4])
-    for model, state in ((translator, translator.init_state(*prompt)), (writer, writer.prefill(*prompt)[1])):
+    for model, begin in ((translator, translator.init_state), (writer, lambda *prompt: writer.prefill(*prompt)[1])):
+        whole, some = begin(*prompt), begin(*prompt)
         rows, word = torch.tensor([2, 0, 2]), tokens(3, seed=2)
-        chosen, whole = model.step(word[rows], state.select(rows))[0], model.step(word, state)[0]
+        chosen, whole = model.step(word[rows], some.select(rows))[0], model.step(word, whole)[0]
         torch.testing.assert_close(chosen, whole[rows], atol=1e-6, rtol=1e-5)
+
+
+def paged_caches(model, batch, num_blocks=40, block_size=4):
+    tables, config = BlockTables(num_blocks, block_size), model.config
+    groups, size = config.num_kv_heads or config.num_heads, config.model_dim // config.num_heads
+    pools = [BlockPool(num_blocks, block_size, groups, size) for _ in range(config.num_layers)]
+    for pool in pools:
+        pool.keys.fill_(torch.nan)
+        pool.values.fill_(torch.nan)
+    return PagedKVCache.for_layers(tables, pools, [tables.add_sequence() for _ in range(batch)])
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_a_language_model_writes_the_same_from_either_cache(kind):
+    """Ragged prompts, steps, and rows that are dropped and doubled on the way."""
+    model = LanguageModel(small(norm_first=True, num_kv_heads=2), positions=POSITIONS[kind]).eval()
+    text, lengths = tokens(3, 7), torch.tensor([5, 1, 7])
+    (one, state), (other, paged) = (model.prefill(text, lengths, caches) for caches in (None, paged_caches(model, 3)))
+    for t in range(12):
+        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
+        if t in (3, 6):
+            rows = torch.tensor([2, 0, 0, 1] if t == 3 else [3, 1])
+            one, state, paged = one[rows], state.select(rows), paged.select(rows)
+        word = one.argmax(-1) if t % 2 else tokens(len(one), seed=t)
+        (one, state), (other, paged) = model.step(word, state), model.step(word, paged)
+    torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
+
+
+def test_a_prompt_goes_on_from_what_the_caches_hold():
+    model, text = LanguageModel(small(), positions=POSITIONS["rotary"]).eval(), tokens(2, 9)
+    caches = paged_caches(model, 2)
+    model.prefill(text[:, :5], torch.tensor([5, 3]), caches)
+    logits, _ = model.prefill(text[:, 5:], torch.tensor([2, 4]), caches)
+    for row, prompt in enumerate(([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 5, 6, 7, 8])):
+        torch.testing.assert_close(logits[row], model(text[[row]][:, prompt])[0, -1], atol=1e-5, rtol=1e-5)
+
+
+class Failing(Dense):
+    """A mechanism that raises when it is told to."""
+
+    fails = False
+
+    def forward(self, *inputs, **options):
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return super().forward(*inputs, **options)
+
+
+@pytest.mark.parametrize("make", [None, paged_caches])
+def test_a_step_that_fails_in_the_last_layer_can_be_made_again(make):
+    model = LanguageModel(small(num_layers=3), mechanism=Failing).eval()
+    text, lengths, last = tokens(2, 6), torch.tensor([4, 3]), model.stack.layers[-1].attention.mechanism
+    caches = None if make is None else make(model, 2)
+    last.fails = caches is not None
+    if caches is not None:
+        with pytest.raises(RuntimeError, match="out of memory"):
+            model.prefill(text[:, :4], lengths, caches)
+        assert [cache.lengths.tolist() for cache in caches] == [[0, 0]] * 3
+    last.fails = False
+    _, state = model.prefill(text[:, :4], lengths, caches)
+    last.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        model.step(text[[0, 1], [4, 3]], state)
+    assert [cache.lengths.tolist() for cache in state.caches] == [[4, 3]] * 3
+    last.fails = False
+    logits, _ = model.step(text[[0, 1], [4, 3]], state)
+    torch.testing.assert_close(logits[0], model(text[:1, :5])[0, -1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits[1], model(text[1:, :4])[0, -1], atol=1e-5, rtol=1e-5)
+
+
+def test_a_translators_step_that_fails_in_the_last_layer_can_be_made_again():
+    model = Transformer(small(num_layers=3), cross_mechanism=Failing).eval()
+    source, lengths, target = tokens(2, 6), torch.tensor([6, 3]), tokens(2, 3, seed=1)
+    state = model.init_state(source, lengths)
+    _, state = model.step(target[:, 0], state)
+    last = model.decoder.layers[-1].cross_attention.mechanism
+    last.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        model.step(target[:, 1], state)
+    last.fails = False
+    logits, _ = model.step(target[:, 1], state)
+    torch.testing.assert_close(logits, model(source, lengths, target)[:, 1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
+def test_a_language_model_that_hashes_generates_what_it_reads(kind):
+    """With a number of buckets of its own, LSH attention reads a beginning as it does within the whole."""
+    config = small(num_layers=3, share_query_key=True)
+    model = LanguageModel(
+        config, mechanism=lambda: LSHAttention(bucket_size=4, num_buckets=4), positions=POSITIONS[kind]
+    ).eval()
+    prompts = [tokens(9, seed=1).tolist(), tokens(3, seed=2).tolist(), tokens(5, seed=3).tolist()]
+    written = generate(model, prompts, max_new_tokens=8)
+    for prompt, hypothesis in zip(prompts, written, strict=True):
+        logits = model(torch.tensor([[*prompt, *hypothesis.ids]]))[0, len(prompt) - 1 :]
+        assert logits.argmax(-1).tolist()[: len(hypothesis.ids)] == hypothesis.ids
+    text, lengths = tokens(3, 30), torch.tensor([5, 1, 9])
+    logits, state = model.prefill(text[:, :9], lengths)
+    for t in range(20):
+        for row, length in enumerate((lengths + t).tolist()):
+            torch.testing.assert_close(logits[row], model(text[[row], :length])[0, -1], atol=1e-5, rtol=1e-5)
+        logits, state = model.step(text[torch.arange(3), lengths + t], state)
+
+
+def test_a_language_model_goes_on_from_a_performers_sums():
+    model = LanguageModel(small(num_kv_heads=2), mechanism=lambda: Performer(4, 32), positions=lambda: Rotary(4)).eval()
+    text, lengths = tokens(3, 12), torch.tensor([4, 1, 3])
+    sums = [PerformerState(layer.attention.mechanism, 3, 2, value_dim=4) for layer in model.stack.layers]
+    logits, state = model.prefill(text[:, :4], lengths, sums)
+    for t in range(6):
+        for row, length in enumerate((lengths + t).tolist()):
+            torch.testing.assert_close(logits[row], model(text[[row], :length])[0, -1], atol=1e-4, rtol=1e-4)
+        logits, state = model.step(text[torch.arange(3), lengths + t], state)
+    assert {x.shape for x in sums[0].state} == {(3, 2, 32), (3, 2, 32, 5)}
+
+
+@pytest.mark.parametrize(("layers", "rows"), [(1, 2), (2, 3)])
+def test_caches_for_other_layers_or_rows_are_refused(layers, rows):
+    model, caches = LanguageModel(SMALL), [KVCache(rows, 4, 9, 4) for _ in range(layers)]
+    with pytest.raises(
+        ValueError, match=f"caches: expected 2, one for each layer, of 2 rows, got {layers} of {rows} r"
+    ):
+        model.prefill(tokens(2, 4), torch.tensor([4, 2]), caches)
 
 
 def test_the_past_alone_decides():

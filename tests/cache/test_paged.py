@@ -1,3 +1,4 @@
+import copy
 import math
 import random
 import weakref
@@ -6,9 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attn_core import KVCache, attention, masks, paged
-from attn_core.paged import BlockPool, as_tensors, paged_attention
-from attn_core.paging import BlockTables
+from attn_core import attention, masks
+from attn_core.cache import BlockPool, BlockTables, KVCache, as_tensors, gathered_attention, paged, paged_attention
 from tests import reference
 
 HEADS = {"one key head a query head": (4, 4), "grouped": (4, 2), "multi-query": (4, 1)}
@@ -34,12 +34,12 @@ def scattered(k, v, lengths, block_size, spare=3):
     tables = BlockTables(total + spare, block_size)
     pool = nan_pool(total + spare, block_size, *k.shape[1::2], v.shape[3], k.dtype)
     draw = random.Random(0)
-    held = [tables.start() for _ in range(total + spare)]
+    held = [tables.add_sequence() for _ in range(total + spare)]
     for sequence in held:
         tables.append(sequence, 1)
     for sequence in draw.sample(held, len(held)):
         tables.free(sequence)
-    rows, turns = [tables.start() for _ in lengths], [row for row, n in enumerate(lengths) for _ in range(n)]
+    rows, turns = [tables.add_sequence() for _ in lengths], [row for row, n in enumerate(lengths) for _ in range(n)]
     draw.shuffle(turns)
     for row in turns:
         i = tables.length(rows[row])
@@ -77,6 +77,7 @@ def test_it_equals_the_reference(block_size, heads, tokens):
     out = paged_attention(q, pool.keys, pool.values, table, counts)
     assert out.shape == (6, 4, tokens, 5)
     assert (out - expected(q, k, v, lengths)).abs().max() < CLOSE
+    assert (gathered_attention(q, pool.keys, pool.values, table, counts) - out).abs().max() < CLOSE, "the plain form"
     assert not out[2].any(), "a row of length 0 gets zeros"
     if tokens == 4:
         assert not out[5, :, :2].any() and out[5, :, 2:].all(), "so do queries in front of a row's first token"
@@ -90,7 +91,7 @@ def test_step_by_step_it_equals_the_contiguous_cache(block_size, heads):
     cache = KVCache(batch, groups, 90, 8, value_dim=5)
     tables = BlockTables(-(-90 // block_size) * batch, block_size)
     pool = nan_pool(tables.num_blocks, block_size, groups, 8, 5)
-    rows = [tables.start() for _ in range(batch)]
+    rows = [tables.add_sequence() for _ in range(batch)]
     for new in [[30, 30, 30], [1, 17, 0], [20, 3, 8], *[[1, 1, 1]] * 5]:
         tokens = max(new)
         q, k, v = (torch.randn(batch, n, tokens, d) for n, d in ((num_heads, 8), (groups, 8), (groups, 5)))
@@ -129,6 +130,7 @@ def test_what_is_not_used_may_hold_anything():
     q, k, v = inputs(4, 2, 2, lengths)
     pool, table, counts = scattered(k, v, lengths, 4)
     wanted = paged_attention(q, pool.keys, pool.values, table, counts)
+    plain = gathered_attention(q, pool.keys, pool.values, table, counts)
     stale = torch.cat([table, table], 1)
     for b, used in enumerate((2, 3, 0)):
         stale[b, used:] = torch.tensor([-1, 2**40, 0, table[1, 0], -(2**40), 99])[: 6 - used]
@@ -136,6 +138,7 @@ def test_what_is_not_used_may_hold_anything():
         for store in (pool.keys, pool.values):
             store[~store.isfinite() | (store == -1e30)] = filler
         assert torch.equal(paged_attention(q, pool.keys, pool.values, stale, counts), wanted)
+        assert torch.equal(gathered_attention(q, pool.keys, pool.values, stale, counts), plain)
 
 
 def test_integers_and_layouts_of_other_kinds_give_the_same():
@@ -181,7 +184,7 @@ def test_nothing_asked_nothing_found():
 
 def test_tables_become_tensors():
     tables = BlockTables(9, 2)
-    a, b, c = (tables.start() for _ in range(3))
+    a, b, c = (tables.add_sequence() for _ in range(3))
     tables.append_all({a: 5, c: 2})
     table, lengths = as_tensors(tables, [c, a, b])
     assert table.tolist() == [[3, -1, -1], [0, 1, 2], [-1, -1, -1]] and lengths.tolist() == [2, 5, 0]
@@ -199,14 +202,14 @@ class Sequences:
         self.tables, self.pool = BlockTables(num_blocks, block_size), nan_pool(num_blocks, block_size, groups, size)
         self.caches, self.shape = {}, (groups, size)
 
-    def start(self):
-        sequence = self.tables.start()
+    def add_sequence(self):
+        sequence = self.tables.add_sequence()
         self.caches[sequence] = KVCache(1, self.shape[0], 99, self.shape[1])
         return sequence
 
     def fork(self, sequence, tokens=None):
         child = self.tables.fork(sequence, tokens)
-        self.caches[child] = self.caches[sequence].select(torch.tensor([0]))
+        self.caches[child] = copy.deepcopy(self.caches[sequence])
         self.caches[child].truncate(torch.tensor([self.tables.length(child)]))
         return child
 
@@ -236,7 +239,7 @@ class Sequences:
 @pytest.mark.parametrize("block_size", [3, 4])
 def test_branches_of_a_fork_go_their_own_ways(block_size):
     all_of = Sequences(12, block_size, 2, 8)
-    a = all_of.start()
+    a = all_of.add_sequence()
     all_of.append({a: 10})
     b, c = all_of.fork(a), all_of.fork(a, 5)
     all_of.check(a, b, c)
@@ -252,11 +255,11 @@ def test_branches_of_a_fork_go_their_own_ways(block_size):
 
 def test_freed_blocks_serve_other_sequences():
     all_of = Sequences(6, 4, 2, 8)
-    a, b = all_of.start(), all_of.start()
+    a, b = all_of.add_sequence(), all_of.add_sequence()
     all_of.append({a: 9, b: 6})
     left = all_of.tables.table(a)
     all_of.tables.free(a)
-    c = all_of.start()
+    c = all_of.add_sequence()
     all_of.append({c: 5})
     all_of.append({b: 8, c: 2})
     assert set(left) & set(all_of.tables.table(c)) and set(left) & set(all_of.tables.table(b))

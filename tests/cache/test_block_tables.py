@@ -1,6 +1,6 @@
 import pytest
 
-from attn_core.paging import BlockTables, OutOfBlocks
+from attn_core.cache import BlockTables, OutOfBlocks
 
 
 def state(tables):
@@ -14,7 +14,7 @@ def state(tables):
 
 def test_tokens_go_where_the_table_says():
     tables = BlockTables(6, 4)
-    a, b = tables.start(), tables.start()
+    a, b = tables.add_sequence(), tables.add_sequence()
     assert tables.append(a, 3).slots == [(0, 0), (0, 1), (0, 2)]
     assert tables.append(b, 5).slots == [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
     assert tables.append(a, 3) == ([(0, 3), (3, 0), (3, 1)], [])
@@ -25,7 +25,7 @@ def test_tokens_go_where_the_table_says():
 
 def test_a_table_handed_out_is_a_copy():
     tables = BlockTables(2, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 5)
     tables.table(a).clear()
     assert tables.table(a) == [0, 1]
@@ -33,7 +33,7 @@ def test_a_table_handed_out_is_a_copy():
 
 def test_a_fork_shares_and_the_first_to_write_copies():
     tables = BlockTables(5, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 6)
     b = tables.fork(a)
     assert tables.table(b) == tables.table(a) == [0, 1] and tables.used_blocks == 2
@@ -48,7 +48,7 @@ def test_a_fork_shares_and_the_first_to_write_copies():
 
 def test_a_full_shared_block_is_not_copied():
     tables = BlockTables(4, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 4)
     b = tables.fork(a)
     assert tables.append(b, 1) == ([(1, 0)], []) and tables.append(a, 1) == ([(2, 0)], [])
@@ -57,7 +57,7 @@ def test_a_full_shared_block_is_not_copied():
 
 def test_nothing_appended_copies_nothing():
     tables = BlockTables(4, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 2)
     tables.fork(a)
     before = state(tables)
@@ -66,7 +66,7 @@ def test_nothing_appended_copies_nothing():
 
 def test_a_fork_of_a_prefix_shares_only_its_blocks():
     tables = BlockTables(6, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 10)
     b, nothing = tables.fork(a, 5), tables.fork(a, 0)
     assert tables.table(b) == [0, 1] and tables.length(b) == 5 and tables.table(nothing) == []
@@ -79,22 +79,22 @@ def test_a_fork_of_a_prefix_shares_only_its_blocks():
 
 def test_freed_blocks_are_used_again_and_shared_ones_stay():
     tables = BlockTables(3, 2)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 6)
     b = tables.fork(a, 3)
     tables.free(a)
     assert (tables.free_blocks, tables.sequences) == (1, (b,)) and tables.references(2) == 0
-    c = tables.start()
+    c = tables.add_sequence()
     assert tables.append(c, 1).slots == [(2, 0)]
     tables.free(c)
-    assert tables.start() not in (a, b, c), "a freed sequence's number is not given again"
+    assert tables.add_sequence() not in (a, b, c), "a freed sequence's number is not given again"
     tables.free(b)
     assert tables.free_blocks == 3 and tables.filled_slots == 0
 
 
 def test_truncate_gives_back_what_it_empties():
     tables = BlockTables(4, 2)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 7)
     tables.truncate(a, 7)
     assert tables.table(a) == [0, 1, 2, 3]
@@ -105,7 +105,7 @@ def test_truncate_gives_back_what_it_empties():
 
 def test_a_truncated_owner_does_not_write_over_what_a_fork_still_reads():
     tables = BlockTables(4, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 4)
     b = tables.fork(a)
     tables.truncate(a, 2)
@@ -115,7 +115,7 @@ def test_a_truncated_owner_does_not_write_over_what_a_fork_still_reads():
 
 def test_running_out_says_so_and_loses_nothing():
     tables = BlockTables(3, 4)
-    a, b = tables.start(), tables.start()
+    a, b = tables.add_sequence(), tables.add_sequence()
     tables.append(a, 6)
     before = state(tables)
     message = r"^expected at most 1 new blocks, the free ones of 3, got a need of 2 for 7 tokens$"
@@ -132,7 +132,7 @@ def test_running_out_says_so_and_loses_nothing():
 
 def test_a_batch_gets_room_for_all_or_for_none():
     tables = BlockTables(4, 2)
-    a, b = tables.start(), tables.start()
+    a, b = tables.add_sequence(), tables.add_sequence()
     assert tables.append_all({b: 1, a: 3}) == ([(0, 0), (1, 0), (1, 1), (2, 0)], [])
     before = state(tables)
     with pytest.raises(OutOfBlocks):
@@ -146,7 +146,7 @@ def test_a_batch_gets_room_for_all_or_for_none():
 
 def test_of_many_owners_that_write_at_once_the_last_needs_no_copy():
     tables = BlockTables(3, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 2)
     family = [a, tables.fork(a), tables.fork(a)]
     assert tables.blocks_needed({sequence: 1 for sequence in family}) == 2
@@ -156,7 +156,7 @@ def test_of_many_owners_that_write_at_once_the_last_needs_no_copy():
 
 def test_blocks_needed_changes_nothing_and_counts_copies():
     tables = BlockTables(9, 4)
-    a = tables.start()
+    a = tables.add_sequence()
     tables.append(a, 6)
     tables.fork(a)
     before = state(tables)
@@ -189,7 +189,7 @@ def test_blocks_needed_changes_nothing_and_counts_copies():
 )
 def test_wrong_input_is_named_and_nothing_is_lost(call, message):
     tables = BlockTables(4, 4)
-    tables.append(tables.start(), 5)
+    tables.append(tables.add_sequence(), 5)
     before = state(tables)
     with pytest.raises(ValueError, match=f"^{message}"):
         call(tables)

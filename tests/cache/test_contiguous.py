@@ -48,15 +48,20 @@ def test_bytes_are_those_reserved():
     assert cache.keys.untyped_storage().nbytes() + cache.values.untyped_storage().nbytes() == cache.nbytes
 
 
-def test_select_copies_the_rows_named():
+def test_reorder_keeps_the_rows_named():
     cache = KVCache(3, 1, 4, 2)
-    k = numbered(3, 1, 2, 2, start=1)
-    cache.append(k, k, torch.tensor([2, 1, 2]))
-    chosen = cache.select(torch.tensor([1, 2, 2, 0]))
-    assert chosen.lengths.tolist() == [1, 2, 2, 2] and chosen.longest == 2 and not chosen.uniform
-    assert torch.equal(chosen.keys[1, 0, :2], k[2, 0])
-    chosen.append(torch.ones(4, 1, 1, 2), torch.ones(4, 1, 1, 2))
-    assert cache.lengths.tolist() == [2, 1, 2] and torch.equal(cache.keys[0, 0, 2:], torch.zeros(2, 2))
+    k = numbered(3, 1, 3, 2, start=1)
+    cache.append(k, -k, torch.tensor([3, 1, 2]))
+    cache.reorder(torch.tensor([1, 2, 2]))
+    assert cache.lengths.tolist() == [1, 2, 2] and cache.longest == 2 and not cache.uniform, (
+        "not the first rows' counts"
+    )
+    keys, values = cache.append(k[:, :, :1] + 100, k[:, :, :1])
+    assert torch.equal(keys[0, 0, :2], torch.cat([k[1, 0, :1], k[0, 0, :1] + 100]))
+    assert torch.equal(keys[2, 0], torch.cat([k[2, 0, :2], k[2, 0, :1] + 100]))
+    assert torch.equal(values[1, 0], torch.cat([-k[2, 0, :2], k[1, 0, :1]]))
+    cache.reorder(torch.tensor([2, 1]))
+    assert cache.uniform and cache.longest == 3 and len(cache.lengths) == 2
 
 
 def test_truncate_forgets_the_end():
@@ -87,9 +92,9 @@ K = torch.zeros(2, 1, 3, 4)
         (lambda c: c.append(K, K, torch.tensor([1])), r"lengths: expected shape \(2,\), one length a row"),
         (lambda c: c.append(K, K, [1, 2]), "lengths: expected an integer tensor, got list"),
         (lambda c: c.append(K, K), "k: expected at most 4 tokens a row, the cache's capacity, got 5 with the 2"),
-        (lambda c: c.select(torch.tensor([0, 2])), r"rows: expected rows from 0 to 1, at least one, got \[0, 2\]"),
-        (lambda c: c.select([0]), "rows: expected an integer tensor"),
-        (lambda c: c.select(torch.tensor([], dtype=torch.long)), "rows: expected rows from 0 to 1, at least one"),
+        (lambda c: c.reorder(torch.tensor([0, 2])), r"rows: expected rows from 0 to 1, at least one, got \[0, 2\]"),
+        (lambda c: c.reorder([0]), "rows: expected an integer tensor"),
+        (lambda c: c.reorder(torch.tensor([], dtype=torch.long)), "rows: expected rows from 0 to 1, at least one"),
         (lambda c: c.truncate(torch.tensor([2, 2])), r"lengths: expected at most \[2, 1\] tokens, got \[2, 2\]"),
         (lambda c: c.truncate(torch.tensor([2])), r"lengths: expected at most \[2, 1\] tokens"),
     ],
@@ -104,20 +109,25 @@ def test_wrong_input_is_named_and_nothing_is_lost(call, message):
     assert cache.lengths.tolist() == [2, 1] and cache.longest == 2
 
 
-def test_an_enlarged_cache_holds_the_same_and_has_room():
+def test_reserved_room_leaves_what_is_held():
     cache = KVCache(2, 3, 4, 5, value_dim=6)
     k, v = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 6)
-    cache.append(k, v, torch.tensor([4, 2]))
-    larger = cache.enlarged(7)
-    assert larger.capacity == 7 and larger.lengths.tolist() == [4, 2] and larger.longest == 4
-    keys, values = larger.append(-k[:, :, :3], -v[:, :, :3])
-    assert torch.equal(keys[0], torch.cat([k[0], -k[0, :, :3]], 1))
-    assert torch.equal(values[1, :, :5], torch.cat([v[1, :, :2], -v[1, :, :3]], 1))
-    assert cache.lengths.tolist() == [4, 2] and cache.longest == 4, "the first one is as it was"
-    assert torch.equal(cache.keys[0], k[0])
+    cache.append(k, v, torch.tensor([3, 2]))
+    cache.reserve(1)
+    assert cache.capacity == 4, "there is room already"
+    cache.reserve(2)
+    assert cache.capacity == 8, "at least twice the room, so that token by token few copies are made"
+    cache.reserve(9)
+    assert cache.capacity == 16 and cache.lengths.tolist() == [3, 2] and cache.longest == 3 and not cache.uniform
+    keys, values = cache.append(-k, -v)
+    assert torch.equal(keys[0], torch.cat([k[0, :, :3], -k[0]], 1))
+    assert torch.equal(values[1, :, :6], torch.cat([v[1, :, :2], -v[1]], 1))
+    cache = KVCache(1, 1, 2, 3)
+    cache.reserve(11)
+    assert cache.capacity == 11
 
 
-@pytest.mark.parametrize("capacity", [3, 4.0, True])
-def test_a_cache_is_not_enlarged_to_less(capacity):
-    with pytest.raises(ValueError, match="capacity: expected at least this cache's, 4, got"):
-        KVCache(2, 3, 4, 5).enlarged(capacity)
+@pytest.mark.parametrize("tokens", [-1, 4.0, True])
+def test_wrong_room_is_refused(tokens):
+    with pytest.raises(ValueError, match="tokens: expected an integer of at least 0, got"):
+        KVCache(2, 3, 4, 5).reserve(tokens)

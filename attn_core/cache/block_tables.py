@@ -98,7 +98,7 @@ class BlockTables:
         _check_integer("block", block, 0, self.num_blocks - 1)
         return self._references[block]
 
-    def start(self) -> int:
+    def add_sequence(self) -> int:
         """A new sequence with no tokens and no blocks."""
         return self._add([], 0)
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from attn_core.paging import BlockTables, OutOfBlocks
+from attn_core.cache import BlockTables, OutOfBlocks
 
 
 class Paging(RuleBasedStateMachine):
@@ -38,7 +38,7 @@ class Paging(RuleBasedStateMachine):
 
     @rule(tokens=st.integers(0, 9))
     def start(self, tokens):
-        sequence = self.tables.start()
+        sequence = self.tables.add_sequence()
         self.add(sequence, [])
         self.grow({sequence: tokens})
 

@@ -1,0 +1,24 @@
+"""What attention keeps between two calls: keys and values in one piece or in blocks, or a recurrent state."""
+
+from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement
+from attn_core.cache.contiguous import KVCache
+from attn_core.cache.paged import BlockPool, PagedKVCache, as_tensors, gathered_attention, paged_attention
+from attn_core.cache.protocol import Cache, KeyValueCache, rollback_on_error
+from attn_core.cache.recurrent import PerformerState, RecurrentState
+
+__all__ = [
+    "BlockPool",
+    "BlockTables",
+    "Cache",
+    "KVCache",
+    "KeyValueCache",
+    "OutOfBlocks",
+    "PagedKVCache",
+    "PerformerState",
+    "Placement",
+    "RecurrentState",
+    "as_tensors",
+    "gathered_attention",
+    "paged_attention",
+    "rollback_on_error",
+]

@@ -1,0 +1,107 @@
+"""The contiguous key-value cache: one tensor of keys and one of values, with room set aside for each row."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attn_core import masks
+from attn_core.cache.protocol import Rows, check_store, check_tokens
+from attn_core.contract import check_count
+
+
+class KVCache(Rows):
+    """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
+
+    Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
+    length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. The cache follows the
+    protocol of ``KeyValueCache``; what ``append`` returns are views of the two tensors.
+
+    Raises:
+        ValueError: if a size is below 1, or the dtype is not floating.
+
+    Source: Shazeer 2019, section 2.4 (incremental decoding).
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        num_kv_heads: int,
+        capacity: int,
+        head_dim: int,
+        *,
+        value_dim: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        value_dim = head_dim if value_dim is None else value_dim
+        sizes = {"batch_size": batch_size, "num_kv_heads": num_kv_heads, "capacity": capacity}
+        check_store(dtype, **sizes, head_dim=head_dim, value_dim=value_dim)
+        super().__init__([0] * batch_size, device)
+        # Zeros, not whatever lay in memory: a masked slot has weight 0, and 0 times NaN is NaN.
+        self.keys = torch.zeros(batch_size, num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
+        self.values = torch.zeros(batch_size, num_kv_heads, capacity, value_dim, dtype=dtype, device=device)
+
+    @property
+    def capacity(self) -> int:
+        """How many tokens a row has room for."""
+        return self.keys.shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for keys and values."""
+        return self.keys.nbytes + self.values.nbytes
+
+    def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
+
+        Raises:
+            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
+        """
+        check_tokens(k, v, len(self._counts), self.keys, self.values)
+        batch, _, tokens, _ = k.shape
+        counts, before = self._grown(tokens, lengths), self.longest
+        longest = max(counts)
+        if longest > self.capacity:
+            raise ValueError(
+                f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {longest} "
+                f"with the {self._counts[counts.index(longest)]} that are cached"
+            )
+        for store, new in ((self.keys, k), (self.values, v)):
+            if lengths is None and self.uniform:
+                store.narrow(2, before, tokens).copy_(new)  # half the time of an assignment to a slice
+                continue
+            row = torch.arange(batch, device=store.device)[:, None].expand(batch, tokens)
+            slot = self.lengths[:, None] + torch.arange(tokens, device=store.device)
+            new = new.transpose(1, 2)  # (B, T, G, D), as rows and slots index the store
+            if lengths is not None:
+                true = masks.length_mask(lengths, tokens).to(store.device)
+                row, slot, new = row[true], slot[true], new[true]
+            store[row, :, slot] = new
+        self._grow(counts, tokens if lengths is None else lengths)
+        return self.keys.narrow(2, 0, longest), self.values.narrow(2, 0, longest)
+
+    def reserve(self, tokens: int) -> None:
+        """Make sure that each row has room for so many more tokens: the capacity is at least doubled where it is not.
+
+        Raises:
+            ValueError: if ``tokens`` is not an integer of at least 0.
+        """
+        check_count("tokens", tokens)
+        if self.longest + tokens > self.capacity:
+            more = max(self.capacity, self.longest + tokens - self.capacity)
+            self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order and each as often as it is named; the others are forgotten.
+
+        Raises:
+            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
+        """
+        super().reorder(rows)
+        rows = rows.to(self.keys.device)
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def __repr__(self) -> str:
+        batch, heads, capacity, size = self.keys.shape
+        held = self.longest if self.uniform else self._counts
+        return f"KVCache({batch} rows, {heads} key-value heads of {size}, {held} of {capacity} tokens)"

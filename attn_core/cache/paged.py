@@ -1,0 +1,374 @@
+"""The paged key-value cache: keys and values in blocks, and attention that reads them through a block table.
+
+Which block holds which token is decided in ``block_tables``. One ``BlockTables`` serves a whole model, one
+``BlockPool`` each of its layers.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from attn_core import masks
+from attn_core.cache.block_tables import BlockTables
+from attn_core.cache.protocol import Rows, check_like, check_store, check_tokens
+from attn_core.contract import check_scale, kind, shown
+from attn_core.mechanisms.dense import attention
+from attn_core.mechanisms.online import OnlineSoftmax
+
+_TILE = 2**19
+"""Numbers in a tile of keys, values or scores at most: 2 MiB in float32, which stay in a core's cache."""
+
+_QUERY_TILE = 128
+"""Queries of a row at most that read the cache together, which bounds what is kept for them."""
+
+
+def gathered_attention(
+    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, *, scale: float | None = None
+) -> Tensor:
+    """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
+    k, v = (gather(store, table, lengths) for store in (keys, values))
+    before = (lengths - q.shape[2]).to(q.device)  # so many of the row's keys come before its first query
+    mask = masks.causal(q.shape[2], k.shape[2], before)
+    return attention(q, k, v, mask=mask, scale=scale)
+
+
+def gather(store: Tensor, table: Tensor, lengths: Tensor) -> Tensor:
+    """What ``store (N, G, block_size, D)`` holds of each row of the table: ``(B, G, longest, D)``, then zeros."""
+    longest, block_size = max(lengths.tolist(), default=0), store.shape[2]
+    lengths = lengths.to(table.device)
+    table = table[:, : -(-longest // block_size)]
+    used = masks.length_mask(-(-lengths // block_size), table.shape[1])
+    blocks = store[table.where(used, 0)]  # (B, M, G, block_size, D)
+    slots = blocks.transpose(1, 2).flatten(2, 3)[:, :, :longest]
+    return slots.where(masks.length_mask(lengths, longest)[:, None, :, None], 0.0)
+
+
+def paged_attention(
+    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, *, scale: float | None = None
+) -> Tensor:
+    """Causal softmax attention of each row's last tokens to all of the row's tokens, read through its block table.
+
+    Shapes: ``q (B, H, T, D)``, the queries of each row's last T tokens; ``keys (N, G, block_size, D)`` and ``values
+    (N, G, block_size, Dv)``, a pool's; ``table (B, M)``, integers: the row's blocks in the order of its tokens;
+    ``lengths (B,)``, integers: each row's tokens, those of ``q`` included. Returns ``out (B, H, T, Dv)``.
+
+    Query i of T sees its row's first ``lengths[b] − T + i + 1`` tokens; one that sees none gets zeros. So a row with
+    fewer than T new tokens is padded in front, and what comes out there has no meaning. Only the first
+    ``ceil(lengths[b] / block_size)`` entries of a row of the table are used, and no slot past the row's length: the
+    others may hold anything. For inference: no gradient is passed back.
+
+    The cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one block
+    where that is more), and so do the scores. Half precision is converted tile by tile.
+
+    Raises:
+        ValueError: if a shape, dtype or device does not fit, a length or used block is out of range (blocks are checked
+            on the CPU only: a GPU would have to be waited for), or a tensor requires a gradient.
+
+    Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
+    """
+    table = _check(q, keys, values, table, lengths, scale)
+    tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    out = q.new_zeros(*q.shape[:3], values.shape[3])
+    buffer = keys.new_empty(max(_TILE, per_token * keys.shape[2]))  # each tile of keys or values lies here
+    with torch.autocast(q.device.type, enabled=False):  # it would take the products back to half precision
+        for begin in range(0, tokens, _QUERY_TILE):
+            end = min(begin + _QUERY_TILE, tokens)
+            counts = [length - (tokens - end) for length in lengths.tolist()]  # of keys, to this tile's last query
+            left = sorted((row for row, count in enumerate(counts) if count > 0), key=counts.__getitem__, reverse=True)
+            per_key = max(per_token, q.shape[1] * (end - begin))
+            while left:  # long rows are read one by one, and of shorter ones as many together as fill a tile
+                several = max(1, _TILE // (per_key * counts[left[0]]))
+                rows, left = left[:several], left[several:]
+                width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
+                given = q[rows, :, begin:end], keys, values, table[rows], [counts[row] for row in rows]
+                out[rows, :, begin:end] = _attend(*given, scale, width, buffer)
+    return out
+
+
+def _attend(
+    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: list[int], scale: float, width: int, buffer: Tensor
+) -> Tensor:
+    """``paged_attention`` of some rows, ``width`` blocks of each at a time."""
+    (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
+    accum_dtype = torch.promote_types(q.dtype, torch.float32)
+    # The query heads that read one key head become further queries of that head, so that each key is read once.
+    queries = (q.to(accum_dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
+    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=accum_dtype, device=q.device)
+    visible = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
+    head = torch.arange(groups, device=q.device)[:, None]
+    table = table[:, : -(-max(lengths) // block_size)]
+    for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
+        index = (blocks[:, None] * groups + head).flatten()  # of a pool seen as one row a block and head
+        start, stop = first * block_size, (first + blocks.shape[1]) * block_size
+        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(accum_dtype).mT
+        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(accum_dtype)
+        if stop > min(lengths) - tokens + 1:  # some query does not see all of the tile
+            hidden = torch.arange(start, stop, device=q.device) >= visible[..., None]
+            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
+            for row, length in enumerate(lengths):  # a weight of 0 does not silence NaN in a slot never written
+                tile[row, :, max(length - start, 0) :].zero_()
+        online.add(scores, tile)
+    return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
+
+
+def _read(store: Tensor, index: Tensor, buffer: Tensor) -> Tensor:
+    rows = store.flatten(0, 1).flatten(1)
+    out = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
+    return torch.index_select(rows, 0, index, out=out)
+
+
+def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, scale: float | None) -> Tensor:
+    """Check the arguments; return the table with 0, a block that always exists, in the entries that are not used."""
+    for name, tensor in (("q", q), ("keys", keys), ("values", values)):
+        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point or tensor.dim() != 4:
+            raise ValueError(f"{name}: expected a floating tensor with 4 axes, got {kind(tensor)}")
+        check_like(name, tensor, q, "q's")
+    (batch, heads, _, size), (num_blocks, groups, block_size, _) = q.shape, keys.shape
+    if size == 0 or keys.shape[3] != size or groups == 0 or heads % groups or not num_blocks * block_size:
+        wanted = f"a pool's shape (N, G, block_size, {max(size, 1)}), G dividing q's {heads} heads"
+        raise ValueError(f"keys: expected {wanted}, got {tuple(keys.shape)}")
+    if values.shape[:3] != keys.shape[:3]:
+        raise ValueError(f"values: expected shape {(*keys.shape[:3], 'Dv')}, as keys, got {tuple(values.shape)}")
+    for name, store in (("keys", keys), ("values", values)):
+        if not store.is_contiguous():  # seen as one row a block and head, it would be copied whole
+            raise ValueError(f"{name}: expected a contiguous tensor, got strides {store.stride()}")
+    for name, tensor, axes, shape in (("table", table, 2, "(B, M)"), ("lengths", lengths, 1, "(B,)")):
+        integers = isinstance(tensor, Tensor) and tensor.dtype in (torch.int64, torch.int32)
+        if not integers or tensor.dim() != axes or len(tensor) != batch:
+            raise ValueError(f"{name}: expected integers of shape {shape} with B = {batch}, got {kind(tensor)}")
+    if table.device != q.device:
+        raise ValueError(f"table: expected q's device {q.device}, got {table.device}")
+    masks.length_mask(lengths, table.shape[1] * block_size)  # for its errors
+    check_scale(scale)
+    used = masks.length_mask(-(-lengths.to(q.device) // block_size), table.shape[1])
+    table = table.where(used, 0)
+    if table.device.type == "cpu":
+        _check_range("table", "blocks", table, num_blocks)
+    return table
+
+
+def _check_range(name: str, what: str, numbers: Tensor, end: int) -> None:
+    if numbers.numel():
+        low, high = (int(x) for x in torch.aminmax(numbers))
+        if low < 0 or high >= end:
+            raise ValueError(f"{name}: expected {what} from 0 to {end - 1}, got {low if low < 0 else high}")
+
+
+class BlockPool:
+    """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` and ``(…, Dv)``.
+
+    Raises:
+        ValueError: if a size is below 1, or the dtype is not floating.
+
+    Source: Kwon et al. 2023, section 4.2.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        value_dim: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        value_dim = head_dim if value_dim is None else value_dim
+        sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads}
+        check_store(dtype, **sizes, head_dim=head_dim, value_dim=value_dim)
+        # Whatever lies in memory may stay there: a slot is written before it is read.
+        self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
+        self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for keys and values."""
+        return self.keys.nbytes + self.values.nbytes
+
+    def copy(self, copies: Iterable[tuple[int, int]]) -> None:
+        """Copy whole blocks, pairs (source block, target block), one after the other.
+
+        Raises:
+            ValueError: if something is not a pair of blocks, or a block does not exist. Nothing is copied then.
+        """
+        if not isinstance(copies, Iterable):
+            raise ValueError(f"copies: expected pairs (source block, target block), got {shown(copies)}")
+        copies = list(copies)
+        for pair in copies:
+            if not isinstance(pair, tuple | list) or len(pair) != 2 or any(type(block) is not int for block in pair):
+                raise ValueError(f"copies: expected pairs (source block, target block), got {shown(pair)}")
+            for block in pair:
+                if not 0 <= block < len(self.keys):
+                    raise ValueError(f"copies: expected blocks from 0 to {len(self.keys) - 1}, got {block}")
+        for source, target in copies:  # in turn, since a target may be the source of a later copy
+            for store in (self.keys, self.values):
+                store[target].copy_(store[source])
+
+    def write(self, slots: Tensor | Sequence[tuple[int, int]], k: Tensor, v: Tensor) -> None:
+        """Put each token's keys and values into its slot.
+
+        Shapes: ``slots (N, 2)``, a block and an offset for each of N tokens, as ``BlockTables.append`` gives them
+        (several layers convert them once, ``torch.tensor(slots)``); ``k (N, G, D)``, ``v (N, G, Dv)``, which for a
+        batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``.
+
+        Raises:
+            ValueError: if a shape, dtype or device does not fit, a tensor requires a gradient, or a slot does not exist
+                (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
+        """
+        try:
+            index = torch.as_tensor(slots, device=self.keys.device)
+        except (TypeError, ValueError, RuntimeError):  # no numbers, or rows that differ in length
+            raise ValueError(f"slots: expected integers of shape (N, 2), got {shown(slots)}") from None
+        index = index if index.numel() else index.new_empty(0, 2, dtype=torch.long)
+        if index.dtype not in (torch.int64, torch.int32) or index.dim() != 2 or index.shape[1] != 2:
+            raise ValueError(f"slots: expected integers of shape (N, 2), got {kind(index)}")
+        for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
+            shape = (len(index), store.shape[1], store.shape[3])
+            if not isinstance(new, Tensor) or new.shape != shape:
+                raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
+            check_like(name, new, store, "the pool's")
+        blocks, offsets = index.unbind(1)
+        if index.device.type == "cpu":
+            _check_range("slots", "blocks", blocks, len(self.keys))
+            _check_range("slots", "offsets", offsets, self.keys.shape[2])
+        self.keys[blocks, :, offsets] = k
+        self.values[blocks, :, offsets] = v
+
+    def __repr__(self) -> str:
+        blocks, heads, block_size, size = self.keys.shape
+        return f"BlockPool({blocks} blocks of {block_size} tokens, {heads} key-value heads of {size})"
+
+
+def as_tensors(
+    tables: BlockTables, sequences: Sequence[int], *, device: torch.device | str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The batch of these sequences as ``paged_attention`` takes it: ``table (B, M)`` and ``lengths (B,)``.
+
+    M is the number of blocks of the longest; the ends of shorter rows hold −1. ``lengths`` stay on the CPU, so that
+    reading them never waits for a GPU.
+
+    Raises:
+        ValueError: if a sequence does not exist.
+    """
+    rows = [tables.table(sequence) for sequence in sequences]
+    width = max(map(len, rows), default=0)
+    table = torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
+    return table.view(len(rows), width), torch.tensor([tables.length(s) for s in sequences], dtype=torch.long)
+
+
+class _Batch:
+    """What the layers of a model share: the tables, which sequence each row is, and the pools of all layers."""
+
+    def __init__(self, tables: BlockTables, pools: Sequence[BlockPool], sequences: Sequence[int]) -> None:
+        self.tables, self.pools, self.sequences = tables, list(pools), list(sequences)
+        self.update()
+
+    def grow(self, counts: list[int]) -> None:
+        """Give each row blocks for so many tokens: once, when the first layer asks for them."""
+        held = [self.tables.length(sequence) for sequence in self.sequences]
+        growth = {s: n - old for s, n, old in zip(self.sequences, counts, held, strict=True) if n > old}
+        if growth:
+            copies = self.tables.append_all(growth).copies
+            for pool in self.pools:
+                pool.copy(copies)
+            self.update()
+
+    def update(self) -> None:
+        self.table, _ = as_tensors(self.tables, self.sequences, device=self.pools[0].keys.device)
+
+
+class PagedKVCache(Rows):
+    """Keys and values of one layer in blocks, behind the protocol of ``KeyValueCache``; ``for_layers`` makes them.
+
+    The rows of the batch are sequences of a ``BlockTables``, which all layers share: a token lies in the same slot of
+    every layer's pool, and the first layer's cache speaks for all of them. So the caches of a model are truncated and
+    reordered together. Rows that ``reorder`` names twice share their blocks until they differ.
+    """
+
+    def __init__(self, batch: _Batch, layer: int) -> None:
+        self.pool = batch.pools[layer]
+        super().__init__([batch.tables.length(s) for s in batch.sequences], self.pool.keys.device)
+        self._batch, self._first = batch, layer == 0
+
+    @classmethod
+    def for_layers(
+        cls, tables: BlockTables, pools: Sequence[BlockPool], sequences: Sequence[int]
+    ) -> list["PagedKVCache"]:
+        """One cache for each layer's pool. Row b of the batch is ``sequences[b]``, with the tokens that it has already.
+
+        Raises:
+            ValueError: if there is no pool, one has other blocks than ``tables``, or ``sequences`` is empty, names one
+                twice, or names one that does not exist.
+        """
+        if not pools or not sequences or len(set(sequences)) < len(sequences):
+            wanted = "at least one pool and one sequence, each once"
+            raise ValueError(f"sequences: expected {wanted}, got {len(pools)} pools and {shown(sequences)}")
+        for pool in pools:
+            if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
+                wanted = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
+                raise ValueError(f"pools: expected {wanted}, got {pool}")
+        batch = _Batch(tables, pools, sequences)
+        return [cls(batch, layer) for layer in range(len(pools))]
+
+    @property
+    def sequences(self) -> tuple[int, ...]:
+        """The sequence of each row; to give their blocks back, ``BlockTables.free`` them."""
+        return tuple(self._batch.sequences)
+
+    def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
+
+        They are gathered from their blocks: a copy of the cache in one piece.
+
+        Raises:
+            ValueError: if ``k``, ``v`` or ``lengths`` do not fit. The cache is then as it was.
+            OutOfBlocks: if there are too few free blocks. The cache is then as it was.
+        """
+        check_tokens(k, v, len(self._counts), self.pool.keys, self.pool.values)
+        tokens, block_size, device = k.shape[2], self.pool.keys.shape[2], k.device
+        counts = self._grown(tokens, lengths)
+        self._batch.grow(counts)
+        if lengths is None:
+            new = torch.ones(len(counts), tokens, dtype=torch.bool, device=device)
+        else:
+            new = masks.length_mask(lengths, tokens).to(device)
+        row, column = new.nonzero(as_tuple=True)
+        slot = self.lengths[row] + column
+        blocks = self._batch.table[row, slot // block_size]
+        self.pool.write(torch.stack([blocks, slot % block_size], 1), k[row, :, column], v[row, :, column])
+        self._grow(counts, tokens if lengths is None else lengths)
+        keys, values = (gather(store, self._batch.table, self.lengths) for store in (self.pool.keys, self.pool.values))
+        return keys, values
+
+    def truncate(self, lengths: Tensor) -> None:
+        """Forget all but the first ``lengths[b]`` tokens of each row b; blocks that held only others become free.
+
+        Raises:
+            ValueError: if ``lengths`` has another shape or dtype, or is greater than what a row holds.
+        """
+        super().truncate(lengths)
+        if self._first:
+            for sequence, tokens in zip(self._batch.sequences, self._counts, strict=True):
+                self._batch.tables.truncate(sequence, tokens)
+            self._batch.update()
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, as new sequences that share their blocks; free the old ones.
+
+        Raises:
+            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
+        """
+        super().reorder(rows)
+        if self._first:
+            old = self._batch.sequences
+            self._batch.sequences = [self._batch.tables.fork(old[row]) for row in rows.tolist()]
+            for sequence in old:
+                self._batch.tables.free(sequence)
+            self._batch.update()
+
+    def __repr__(self) -> str:
+        return f"PagedKVCache({len(self._counts)} rows of {self._counts} tokens in {self.pool})"

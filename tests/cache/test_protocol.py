@@ -1,0 +1,160 @@
+import random
+
+import pytest
+import torch
+
+from attn_core.cache import BlockPool, BlockTables, KVCache, OutOfBlocks, PagedKVCache, rollback_on_error
+
+GROUPS, SIZE, VALUE_SIZE = 2, 4, 3
+
+
+def contiguous(layers, batch):
+    return [KVCache(batch, GROUPS, 40, SIZE, value_dim=VALUE_SIZE) for _ in range(layers)]
+
+
+def paged(layers, batch, num_blocks=60, block_size=3):
+    tables = BlockTables(num_blocks, block_size)
+    pools = [BlockPool(num_blocks, block_size, GROUPS, SIZE, value_dim=VALUE_SIZE) for _ in range(layers)]
+    for pool in pools:  # a slot that is read before it is written shows
+        pool.keys.fill_(torch.nan)
+        pool.values.fill_(torch.nan)
+    return PagedKVCache.for_layers(tables, pools, [tables.add_sequence() for _ in range(batch)])
+
+
+CACHES = {"contiguous": contiguous, "paged": paged}
+
+
+def tokens(batch, count):
+    return torch.randn(batch, GROUPS, count, SIZE), torch.randn(batch, GROUPS, count, VALUE_SIZE)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("seed", range(4))
+def test_every_layer_holds_what_lists_hold(kind, seed):
+    """Random histories of two layers, against a list of tokens for each row."""
+    torch.manual_seed(seed)
+    draw = random.Random(seed)
+    caches, held = CACHES[kind](2, 3), [[[] for _ in range(3)] for _ in range(2)]
+    for _ in range(25):
+        batch, what = len(held[0]), draw.choice(["append", "append", "ragged", "truncate", "reorder"])
+        lengths = rows = None
+        count = draw.randint(0, 2)
+        if what == "truncate":
+            lengths = torch.tensor([draw.randint(max(0, len(row) - 3), len(row)) for row in held[0]])
+        elif what == "reorder":
+            rows = torch.tensor([draw.randrange(batch) for _ in range(draw.randint(1, 4))])
+        elif what == "ragged":
+            lengths = torch.tensor([draw.randint(0, count) for _ in range(batch)])
+        for cache, lists in zip(caches, held, strict=True):
+            if what == "truncate":
+                cache.truncate(lengths)
+                lists[:] = [row[:n] for row, n in zip(lists, lengths.tolist(), strict=True)]
+            elif what == "reorder":
+                cache.reorder(rows)
+                lists[:] = [list(lists[row]) for row in rows.tolist()]
+            elif max(map(len, lists)) < 38:
+                k, v = tokens(batch, count)
+                keys, values = cache.append(k, v, lengths)
+                for b, row in enumerate(lists):
+                    new = count if lengths is None else int(lengths[b])
+                    row += [(k[b, :, t], v[b, :, t]) for t in range(new)]
+                assert keys.shape[2] == values.shape[2] == cache.longest
+                assert keys.isfinite().all() and values.isfinite().all()
+                for b, row in enumerate(lists):
+                    for t, (key, value) in enumerate(row):
+                        assert torch.equal(keys[b, :, t], key) and torch.equal(values[b, :, t], value)
+            counts = [len(row) for row in lists]
+            assert cache.lengths.tolist() == counts and cache.longest == max(counts)
+            assert cache.uniform == (len(set(counts)) == 1)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_an_error_takes_back_what_any_layer_has_added(kind):
+    caches = CACHES[kind](3, 2)
+    with rollback_on_error(caches):
+        for cache in caches:
+            cache.append(*tokens(2, 4), torch.tensor([4, 1]))
+    before = [cache.append(*tokens(2, 0)) for cache in caches]
+    with pytest.raises(KeyboardInterrupt), rollback_on_error(caches):
+        caches[0].append(*tokens(2, 3))
+        caches[1].append(*tokens(2, 3), torch.tensor([0, 2]))
+        raise KeyboardInterrupt
+    assert [cache.lengths.tolist() for cache in caches] == [[4, 1]] * 3
+    for cache, (keys, values) in zip(caches, before, strict=True):
+        keys_now, values_now = cache.append(*tokens(2, 0))
+        assert torch.equal(keys_now, keys) and torch.equal(values_now, values)
+
+
+def test_layers_share_one_table_and_rows_share_blocks_until_they_differ():
+    caches = paged(3, 1, num_blocks=5)
+    tables = caches[0]._batch.tables
+    for cache in caches:
+        cache.append(*tokens(1, 7))
+    assert tables.used_blocks == 3, "once, for all layers"
+    for cache in caches:
+        cache.reorder(torch.tensor([0, 0]))
+    assert tables.used_blocks == 3 and len(tables.sequences) == 2, "the rows' old sequences are freed"
+    for cache in caches:
+        cache.append(*tokens(2, 1))
+    assert tables.used_blocks == 4, "only the last block is copied"
+    with pytest.raises(OutOfBlocks):
+        caches[0].append(*tokens(2, 3))
+    assert caches[0].lengths.tolist() == [8, 8]
+    for cache in caches:
+        cache.truncate(torch.tensor([6, 0]))
+    assert tables.used_blocks == 2
+    for sequence in caches[2].sequences:
+        tables.free(sequence)
+    assert tables.used_blocks == 0
+
+
+def test_rows_may_begin_with_a_shared_prefix():
+    tables, pool = BlockTables(9, 2), BlockPool(9, 2, GROUPS, SIZE)
+    first = tables.add_sequence()
+    (prefix,) = PagedKVCache.for_layers(tables, [pool], [first])
+    k = torch.randn(1, GROUPS, 5, SIZE)
+    prefix.append(k, k)
+    (cache,) = PagedKVCache.for_layers(tables, [pool], [tables.fork(first), tables.fork(first, 3)])
+    assert cache.lengths.tolist() == [5, 3] and tables.used_blocks == 3
+    new = torch.randn(2, GROUPS, 1, SIZE)
+    keys, _ = cache.append(new, new)
+    assert torch.equal(keys[0], torch.cat([k[0], new[0]], 1)) and torch.equal(keys[1, :, :3], k[0, :, :3])
+    assert torch.equal(keys[1, :, 3], new[1, :, 0]) and torch.equal(prefix.append(k[:, :, :0], k[:, :, :0])[0], k)
+
+
+@pytest.mark.parametrize(
+    ("pools", "sequences", "message"),
+    [
+        ([], [0], "sequences: expected at least one pool and one sequence, each once, got 0 pools"),
+        ([BlockPool(4, 2, 1, 1)], [], "sequences: expected at least one pool"),
+        ([BlockPool(4, 2, 1, 1)], [0, 0], r"sequences: expected .* got 1 pools and \[0, 0\]"),
+        ([BlockPool(4, 2, 1, 1)], [1], r"sequence: expected one of \[0\], got 1"),
+        ([BlockPool(4, 3, 1, 1)], [0], "pools: expected 4 blocks of 2 tokens, as the tables have, got BlockPool"),
+    ],
+)
+def test_wrong_parts_of_a_paged_cache_are_refused(pools, sequences, message):
+    tables = BlockTables(4, 2)
+    tables.add_sequence()
+    with pytest.raises(ValueError, match=f"^{message}"):
+        PagedKVCache.for_layers(tables, pools, sequences)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_wrong_tokens_are_named_and_nothing_is_lost(kind):
+    (cache,) = CACHES[kind](1, 2)
+    k, v = tokens(2, 3)
+    cache.append(k, v, torch.tensor([3, 1]))
+    for wrong, message in (
+        ((k[:1], v), r"k: expected shape \(2, 2, T, 4\)"),
+        ((k, v[:, :, :2]), "v: expected 3 tokens, as many as k, got 2"),
+        ((k.double(), v), "k: expected the cache's torch.float32 on cpu"),
+        ((k, v, torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
+        ((k, v, torch.tensor([1])), r"lengths: expected shape \(2,\), one length a row"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            cache.append(*wrong)
+    for call in (cache.truncate, cache.reorder):
+        with pytest.raises(ValueError, match="^(lengths|rows): expected"):
+            call(torch.tensor([4, 9]))
+    keys, _ = cache.append(k[:, :, :0], v[:, :, :0])
+    assert cache.lengths.tolist() == [3, 1] and torch.equal(keys[0], k[0]) and torch.equal(keys[1, :, 0], k[1, :, 0])
