@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 from attn_core.vision.patches import check_images
 
 
@@ -41,7 +41,7 @@ def occlude(images: Tensor, patches: Tensor, patch_size: int) -> Tensor:
 
     Source: Zeiler and Fergus 2014, section 4.2.
     """
-    check_size("patch_size", patch_size)
+    check_integer("patch_size", patch_size)
     check_images(images, images.shape[1] if isinstance(images, Tensor) and images.dim() > 1 else 0, patch_size)
     rows, columns = images.shape[2] // patch_size, images.shape[3] // patch_size
     shape = (len(images), rows * columns)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_size, check_tokens, kind, shown
+from attn_core.contract import check_integer, check_tokens, kind, shown
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
 
@@ -39,7 +39,7 @@ class AttentionOnly(nn.Module):
         super().__init__()
         sizes = {"vocab_size": vocab_size, "model_dim": model_dim, "num_heads": num_heads, "num_layers": num_layers}
         for name, size in sizes.items():
-            check_size(name, size)
+            check_integer(name, size)
         if model_dim % (2 * num_heads):
             raise ValueError(f"model_dim: expected a multiple of twice the {num_heads} heads, got {model_dim}")
         rotary = Rotary(model_dim // num_heads)  # it has no parameters, so all layers share it
@@ -91,7 +91,7 @@ def draw_repeats(
     Source: after the repeated random sequences of Olsson et al. 2022, "In-context Learning and Induction Heads".
     """
     for name, number in (("batch_size", batch_size), ("length", length), ("vocab_size", vocab_size)):
-        check_size(name, number)
+        check_integer(name, number)
     if not isinstance(generator, torch.Generator):
         raise ValueError(f"generator: expected a torch.Generator, got {kind(generator)}")
     shortest, longest = _checked(piece, length)

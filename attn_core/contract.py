@@ -182,16 +182,12 @@ def check_factory(name: str, factory: object) -> None:
         raise ValueError(f"{name}: expected a function that makes one, got {kind(factory)}")
 
 
-def check_size(name: str, size: int) -> None:
-    """``size`` is an integer of at least 1."""
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"{name}: expected an integer of at least 1, got {shown(size)}")
-
-
-def check_count(name: str, count: int) -> None:
-    """``count`` is an integer of at least 0."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise ValueError(f"{name}: expected an integer of at least 0, got {shown(count)}")
+def check_integer(name: str, value: int, *, at_least: int = 1, at_most: int | None = None) -> None:
+    """``value`` is an integer within these bounds."""
+    integer = isinstance(value, int) and not isinstance(value, bool)
+    if not integer or value < at_least or (at_most is not None and value > at_most):
+        bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
+        raise ValueError(f"{name}: expected an integer {bounds}, got {shown(value)}")
 
 
 def check_dropout(dropout: float) -> None:

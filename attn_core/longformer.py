@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_count, check_size, check_vectors, kind
+from attn_core.contract import check_integer, check_vectors, kind
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
 
@@ -29,12 +29,12 @@ class LongformerAttention(nn.Module):
 
     def __init__(self, model_dim: int, num_heads: int, window: int, *, dilation: int = 1, bias: bool = True) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
-        check_size("num_heads", num_heads)
+        check_integer("model_dim", model_dim)
+        check_integer("num_heads", num_heads)
         if model_dim % num_heads:
             raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-        check_count("window", window)
-        check_size("dilation", dilation)
+        check_integer("window", window, at_least=0)
+        check_integer("dilation", dilation)
         self.num_heads, self.head_dim = num_heads, model_dim // num_heads
         self.window, self.dilation = window, dilation
         self.query, self.key, self.value = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import INTEGERS, check_integers, kind, shown
+from attn_core.contract import INTEGERS, check_integer, check_integers, kind
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
@@ -16,8 +16,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     """
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError(f"size: expected a size of at least 0, got {shown(size)}")
+    check_integer("size", size, at_least=0)
     if lengths.numel():
         low, high = (int(x) for x in torch.aminmax(lengths))
         if low < 0 or high > size:
@@ -55,8 +54,7 @@ def causal(
         ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
     for name, value in (("query_length", query_length), ("key_length", key_length)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name}: expected a length of at least 0, got {shown(value)}")
+        check_integer(name, value, at_least=0)
     if offset is None:
         queries = torch.arange(query_length, device=device) + (key_length - query_length)
         return torch.arange(key_length, device=device) <= queries[:, None]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size, kind, shown
+from attn_core.contract import check_integer, kind, shown
 
 Words = Sequence[str]
 
@@ -95,8 +95,8 @@ def diagonal_guess(source_length: int, target_length: int) -> Tensor:
     Raises:
         ValueError: if a length is below 1.
     """
-    check_size("source_length", source_length)
-    check_size("target_length", target_length)
+    check_integer("source_length", source_length)
+    check_integer("target_length", target_length)
     positions = torch.linspace(0, source_length - 1, target_length).round().long()
     return torch.nn.functional.one_hot(positions, source_length).float()
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import Cache, KeyValueCache, KVCache, RecurrentState, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_bias, check_mask, check_mechanism, check_size, check_vectors, kind
+from attn_core.contract import check_bias, check_integer, check_mask, check_mechanism, check_vectors, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
 
@@ -49,8 +49,8 @@ class MultiHeadAttention(nn.Module):
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
-        check_size("num_heads", num_heads)
+        check_integer("model_dim", model_dim)
+        check_integer("num_heads", num_heads)
         if head_dim is None:
             if model_dim % num_heads:
                 raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
@@ -60,7 +60,7 @@ class MultiHeadAttention(nn.Module):
         value_dim = key_dim if value_dim is None else value_dim
         sizes = {"head_dim": head_dim, "num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in sizes.items():
-            check_size(name, size)
+            check_integer(name, size)
         if num_heads % num_kv_heads:
             raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
         if share_query_key and (num_kv_heads, key_dim) != (num_heads, model_dim):

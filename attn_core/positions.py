@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import accum_dtype, check_size, kind
+from attn_core.contract import accum_dtype, check_integer, kind
 
 _INTEGERS = (torch.int64, torch.int32)
 
@@ -43,8 +43,7 @@ def sinusoidal(
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-        raise ValueError(f"length: expected an integer of at least 0, got {length!r}")
+    check_integer("length", length, at_least=0)
     _check_dtype(dtype)
     return _encode(torch.arange(length, device=device), dim, base).to(dtype)
 
@@ -93,7 +92,7 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, dim: int, *, base: float = 10_000.0) -> None:
         super().__init__()
-        check_size("dim", dim)
+        check_integer("dim", dim)
         _check_base(base)
         self.dim, self.base = dim, base
 
@@ -122,8 +121,8 @@ class Learned(nn.Module):
 
     def __init__(self, max_length: int, dim: int) -> None:
         super().__init__()
-        check_size("max_length", max_length)
-        check_size("dim", dim)
+        check_integer("max_length", max_length)
+        check_integer("dim", dim)
         self.weight = nn.Parameter(torch.empty(max_length, dim))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -200,7 +199,7 @@ class ALiBi(nn.Module):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
-        check_size("num_heads", num_heads)
+        check_integer("num_heads", num_heads)
         self.num_heads = num_heads
         below = 2 ** (num_heads.bit_length() - 1)
         more = [2 ** (-4 * (2 * h + 1) / below) for h in range(num_heads - below)]
@@ -225,7 +224,7 @@ class ALiBi(nn.Module):
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
     """Encodings ``(…, dim)`` of ``positions (…)``, as precise as the device allows."""
-    check_size("dim", dim)
+    check_integer("dim", dim)
     angles = _angles(positions, dim, base)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
 
@@ -271,6 +270,6 @@ def _check_dtype(dtype: torch.dtype) -> None:
 
 
 def _check_even(name: str, size: int) -> None:
-    check_size(name, size)
+    check_integer(name, size)
     if size % 2:
         raise ValueError(f"{name}: expected an even size, since entries are rotated in pairs, got {size}")

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_leading, check_size, kind
+from attn_core.contract import check_integer, check_leading, kind
 
 
 class Dot(nn.Module):
@@ -62,8 +62,8 @@ class General(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
-        check_size("query_dim", query_dim)
-        check_size("key_dim", key_dim)
+        check_integer("query_dim", query_dim)
+        check_integer("key_dim", key_dim)
         self.key_to_query = nn.Linear(key_dim, query_dim, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
@@ -96,9 +96,9 @@ class Additive(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
         super().__init__()
-        check_size("query_dim", query_dim)
-        check_size("key_dim", key_dim)
-        check_size("hidden_dim", hidden_dim)
+        check_integer("query_dim", query_dim)
+        check_integer("key_dim", key_dim)
+        check_integer("hidden_dim", hidden_dim)
         self.query = nn.Linear(query_dim, hidden_dim, bias=False)
         self.key = nn.Linear(key_dim, hidden_dim, bias=False)
         self.energy = nn.Linear(hidden_dim, 1, bias=False)

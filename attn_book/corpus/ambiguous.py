@@ -11,7 +11,7 @@ from attn_book.corpus.lexicon import BE, NOUNS, VERBS, Noun, Verb, adjectives_of
 from attn_book.corpus.morphology import conjugate, english_ed, english_s, french_plural
 from attn_book.corpus.paragraphs import Paragraph
 from attn_book.corpus.trees import Clause, NounPhrase, Place, Pronoun, Sentence
-from attn_core.contract import check_count
+from attn_core.contract import check_integer
 
 # surrounding | its places: preposition noun, where a noun that is not in the lexicon is english/french/gender
 SURROUNDINGS_TABLE = """
@@ -129,7 +129,7 @@ def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_20
     """
     sizes = {"train": train, "valid": valid, "test": test}
     check_even(sizes)
-    check_count("seed", seed)
+    check_integer("seed", seed, at_least=0)
     seen: set[tuple[str, ...]] = set()
     parts = {}
     for part, size in sizes.items():

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_count, check_size, is_number, kind
+from attn_core.contract import check_integer, is_number, kind
 from attn_core.data.batches import Batch, EpochBatches, pad
 from attn_core.data.vocab import Vocab
 
@@ -269,7 +269,7 @@ def _named(caption: tuple[str, ...]) -> Iterator[tuple[int, int]]:
 
 
 def _regions(patch_size: int) -> int:
-    check_size("patch_size", patch_size)
+    check_integer("patch_size", patch_size)
     if SIZE % patch_size:
         raise ValueError(f"patch_size: expected a number that divides {SIZE}, got {patch_size}")
     return (SIZE // patch_size) ** 2
@@ -279,10 +279,10 @@ def _checked(
     count: int, objects: int, distractors: int, noise: float, pairs: Collection[tuple[str, str]], seed: int
 ) -> Tensor:
     """Check every argument; return the pairs as indices ``(P, 2)``."""
-    check_size("count", count)
-    check_size("objects", objects)
-    check_count("seed", seed)
-    check_count("distractors", distractors)
+    check_integer("count", count)
+    check_integer("objects", objects)
+    check_integer("seed", seed, at_least=0)
+    check_integer("distractors", distractors, at_least=0)
     if objects + distractors > CELLS**2:
         raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
     if not (is_number(noise) and math.isfinite(noise) and noise >= 0):

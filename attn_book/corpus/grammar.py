@@ -15,7 +15,7 @@ from attn_book.corpus.clauses import write
 from attn_book.corpus.lexicon import ADJECTIVES, BE, NOUNS, VERBS, Noun, adjectives_of, nouns_of
 from attn_book.corpus.sampler import HELD_STRUCTURES, Sampler
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Pronoun, Sentence, labels
-from attn_core.contract import check_count
+from attn_core.contract import check_integer
 from attn_core.data.pairs import Corpus, Pair
 
 EXAMPLE = write(
@@ -77,7 +77,7 @@ def corpus(
     """
     sizes = {"train": train, "valid": valid, "test": test, "structures": structures, "pronouns": pronouns}
     for name, value in (*sizes.items(), ("seed", seed)):
-        check_count(name, value)
+        check_integer(name, value, at_least=0)
     seen = {EXAMPLE.source, EXAMPLE.target}
     regular = {part: _fresh(_regular(stream(part, seed)), sizes[part], seen) for part in ("train", "valid", "test")}
     return GrammarCorpus(

@@ -27,7 +27,7 @@ from attn_book.corpus.lexicon import (
     nouns_of,
 )
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence, Several
-from attn_core.contract import check_count
+from attn_core.contract import check_integer
 from attn_core.data.pairs import Pair
 
 PASSING = (*STATES, "new", "good", "long")
@@ -159,7 +159,7 @@ def paragraph_corpus(*, train: int = 20_000, valid: int = 1_000, test: int = 1_0
     """
     sizes = {"train": train, "valid": valid, "test": test}
     for name, value in (*sizes.items(), ("seed", seed)):
-        check_count(name, value)
+        check_integer(name, value, at_least=0)
     seen: set[tuple[str, ...]] = set()
     parts = {}
     for part, size in sizes.items():
@@ -330,7 +330,7 @@ def plausible_sentences(
     Raises:
         ValueError: if something is not a ``Paragraph``, or the seed is not an integer of at least 0.
     """
-    check_count("seed", seed)
+    check_integer("seed", seed, at_least=0)
     for name, argument in (("paragraphs", paragraphs), ("without", without)):
         for paragraph in argument:
             if not isinstance(paragraph, Paragraph):

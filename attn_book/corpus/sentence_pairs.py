@@ -12,7 +12,7 @@ from attn_book.corpus.grammar import check_even, stream
 from attn_book.corpus.lexicon import ADJECTIVES, BE, LARGE_PLACES, POSSESS, TIMES, VERBS, Noun, adjectives_of, nouns_of
 from attn_book.corpus.paragraphs import PASSING, Paragraph
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence
-from attn_core.contract import check_count, kind, shown
+from attn_core.contract import check_integer, kind, shown
 from attn_core.data.pairs import Pair
 from attn_core.pretrain import Text
 
@@ -39,7 +39,7 @@ def next_sentences(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> tuple[N
 
     Source: Devlin et al. 2018, section 3.1, task 2, whose "sentences" are stretches of text too.
     """
-    check_count("seed", seed)
+    check_integer("seed", seed, at_least=0)
     if not isinstance(paragraphs, Sequence):
         raise ValueError(f"paragraphs: expected two or more, got {kind(paragraphs)}")
     if len(paragraphs) < 2:
@@ -111,7 +111,7 @@ def entailments(
     """
     sizes = {"train": train, "valid": valid, "test": test, "combinations": combinations}
     check_even(sizes)
-    check_count("seed", seed)
+    check_integer("seed", seed, at_least=0)
     seen: set[tuple[str, ...]] = set()
     parts = {}
     for part, size in sizes.items():
@@ -295,7 +295,7 @@ def two_part_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callabl
     Raises:
         ValueError: if something is not a ``Paragraph``, or the seed is not an integer of at least 0.
     """
-    check_count("seed", seed)
+    check_integer("seed", seed, at_least=0)
     if not isinstance(paragraphs, Sequence) or not all(isinstance(one, Paragraph) for one in paragraphs):
         raise ValueError(f"paragraphs: expected a sequence of Paragraphs, got {shown(paragraphs)}")
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from attn_core.contract import check_integer
+
 
 class OutOfBlocks(RuntimeError):  # noqa: N818 - it says what is the matter
     """There are fewer free blocks than a call needs. Nothing has changed: free a sequence, and call again."""
@@ -42,7 +44,7 @@ class BlockTables:
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         for name, size in (("num_blocks", num_blocks), ("block_size", block_size)):
-            _check_integer(name, size, 1)
+            check_integer(name, size)
         self.num_blocks, self.block_size = num_blocks, block_size
         self._free = list(range(num_blocks - 1, -1, -1))  # a stack: the block freed last is used first
         self._references = [0] * num_blocks
@@ -95,7 +97,7 @@ class BlockTables:
 
     def references(self, block: int) -> int:
         """How many tables the block is in: 0 where it is free."""
-        _check_integer("block", block, 0, self.num_blocks - 1)
+        check_integer("block", block, at_least=0, at_most=self.num_blocks - 1)
         return self._references[block]
 
     def add_sequence(self) -> int:
@@ -106,7 +108,7 @@ class BlockTables:
         """A new sequence that begins with the first ``tokens`` tokens of this one, or all: it shares their blocks."""
         table, length = self._table(sequence), self._lengths[sequence]
         tokens = length if tokens is None else tokens
-        _check_integer("tokens", tokens, 0, length)
+        check_integer("tokens", tokens, at_least=0, at_most=length)
         shared = table[: self._blocks(tokens)]
         for block in shared:
             self._references[block] += 1
@@ -120,7 +122,7 @@ class BlockTables:
     def truncate(self, sequence: int, tokens: int) -> None:
         """Forget all but the sequence's first ``tokens`` tokens, and give back the blocks that held only others."""
         table = self._table(sequence)
-        _check_integer("tokens", tokens, 0, self._lengths[sequence])
+        check_integer("tokens", tokens, at_least=0, at_most=self._lengths[sequence])
         kept = self._blocks(tokens)
         for block in reversed(table[kept:]):
             self._release(block)
@@ -171,7 +173,7 @@ class BlockTables:
         left: Counter[int] = Counter()  # how many of a shared block's owners will have left it for their copies
         for sequence, tokens in growth.items():
             table = self._table(sequence)
-            _check_integer("tokens", tokens, 0)
+            check_integer("tokens", tokens, at_least=0)
             needed += self._blocks(self._lengths[sequence] + tokens) - len(table)
             if self._writes_into_shared(sequence, tokens, left):
                 left[table[-1]] += 1
@@ -213,9 +215,3 @@ class BlockTables:
         if isinstance(sequence, bool) or not isinstance(sequence, int) or sequence not in self._tables:
             raise ValueError(f"sequence: expected one of {list(self._tables)}, got {sequence!r}")
         return self._tables[sequence]
-
-
-def _check_integer(name: str, value: int, low: int, high: int | None = None) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        wanted = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise ValueError(f"{name}: expected an integer {wanted}, got {value!r}")

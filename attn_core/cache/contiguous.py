@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from attn_core import masks
 from attn_core.cache.protocol import Rows, check_store, check_tokens
-from attn_core.contract import check_count
+from attn_core.contract import check_integer
 
 
 class KVCache(Rows):
@@ -86,7 +86,7 @@ class KVCache(Rows):
         Raises:
             ValueError: if ``tokens`` is not an integer of at least 0.
         """
-        check_count("tokens", tokens)
+        check_integer("tokens", tokens, at_least=0)
         if self.longest + tokens > self.capacity:
             more = max(self.capacity, self.longest + tokens - self.capacity)
             self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn_core import masks
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 
 
 class Cache(Protocol):
@@ -132,7 +132,7 @@ def check_store(dtype: torch.dtype, **sizes: int) -> None:
         ValueError: if a size is below 1, or the dtype is not floating.
     """
     for name, size in sizes.items():
-        check_size(name, size)
+        check_integer(name, size)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_mechanism, check_size, check_vectors, kind
+from attn_core.contract import check_integer, check_mechanism, check_vectors, kind
 from attn_core.mechanisms.dense import Dense
 
 
@@ -54,9 +54,9 @@ class ContextAttention(nn.Module):
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
-        check_size("num_heads", num_heads)
-        check_size("context_dim", context_dim)
+        check_integer("model_dim", model_dim)
+        check_integer("num_heads", num_heads)
+        check_integer("context_dim", context_dim)
         if model_dim % num_heads:
             raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
         self.num_heads, self.head_dim = num_heads, model_dim // num_heads

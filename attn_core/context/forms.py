@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
 from attn_core.context.sentences import check_words, sentence_members
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 from attn_core.mechanisms.dense import attention, attention_with_weights
 
 
@@ -43,7 +43,7 @@ class GlobalContext(nn.Module):
 
     def __init__(self, model_dim: int) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
+        check_integer("model_dim", model_dim)
         self.context_dim = model_dim
 
     def forward(self, x: Tensor, sentence_numbers: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -66,7 +66,7 @@ class AttentionPooling(nn.Module):
 
     def __init__(self, model_dim: int) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
+        check_integer("model_dim", model_dim)
         self.hidden = nn.Linear(model_dim, model_dim)
         self.question = nn.Parameter(torch.empty(model_dim))
         nn.init.xavier_uniform_(self.hidden.weight)

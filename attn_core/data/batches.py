@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_count, check_size, shown
+from attn_core.contract import check_integer, shown
 from attn_core.data.pairs import Pair
 from attn_core.data.vocab import Vocab
 
@@ -54,9 +54,9 @@ class EpochBatches(Generic[AnyBatch]):
     """
 
     def __init__(self, num_examples: int, batch_size: int, seed: int | None) -> None:
-        check_size("batch_size", batch_size)
+        check_integer("batch_size", batch_size)
         if seed is not None:
-            check_count("seed", seed)
+            check_integer("seed", seed, at_least=0)
         self.num_examples, self.batch_size, self.seed = num_examples, batch_size, seed
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class EpochBatches(Generic[AnyBatch]):
         Raises:
             ValueError: if ``number`` is not an integer of at least 0.
         """
-        check_count("number", number)
+        check_integer("number", number, at_least=0)
         return self._epoch(number)
 
     def _epoch(self, number: int) -> Iterator[AnyBatch]:

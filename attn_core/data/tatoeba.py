@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from random import Random
 
-from attn_core.contract import shown
+from attn_core.contract import check_integer, shown
 from attn_core.data.pairs import Corpus, Pair
 from attn_core.data.tokens import INVISIBLE, tokenize
 
@@ -52,10 +52,8 @@ def tatoeba_corpus(
     """
     sizes = {"test": test, "valid": valid, "train": train}
     for name, value in ({**sizes, "train": 0 if train is None else train, "seed": seed}).items():
-        if type(value) is not int or value < 0:
-            raise ValueError(f"{name}: expected an integer of 0 or more, got {value!r}")
-    if type(max_words) is not int or max_words < 1:
-        raise ValueError(f"max_words: expected an integer of 1 or more, got {max_words!r}")
+        check_integer(name, value, at_least=0)
+    check_integer("max_words", max_words)
     rows = lines()
     Random(zlib.crc32(b"tatoeba") + (seed << 32)).shuffle(rows)
     pairs = _pairs(rows, max_words)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from attn_core.contract import shown
+from attn_core.contract import check_integer, shown
 
 
 class Vocab:
@@ -26,8 +26,7 @@ class Vocab:
     SPECIALS: ClassVar[tuple[str, ...]] = ("<pad>", "<bos>", "<eos>", "<unk>")
 
     def __init__(self, sentences: Iterable[Sequence[str]], *, min_count: int = 1) -> None:
-        if type(min_count) is not int or min_count < 1:
-            raise ValueError(f"min_count: expected an integer of 1 or more, got {min_count!r}")
+        check_integer("min_count", min_count)
         if not isinstance(sentences, Iterable):
             raise ValueError(f"sentences: expected sequences of words, got {shown(sentences)}")
         counts: Counter[str] = Counter()

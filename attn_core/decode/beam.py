@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_size, is_number, shown
+from attn_core.contract import check_integer, is_number, shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper
 
@@ -32,8 +32,8 @@ def beam(
 
     Source: Wu et al. 2016, section 7 (pruning and normalising by length).
     """
-    check_size("max_length", max_length)
-    check_size("beam_size", beam_size)
+    check_integer("max_length", max_length)
+    check_integer("beam_size", beam_size)
     if not (is_number(length_penalty) and math.isfinite(length_penalty) and length_penalty >= 0):
         raise ValueError(f"length_penalty: expected a finite number of at least 0, got {shown(length_penalty)}")
     size, device = source.shape[0], source.device

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 
 Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
@@ -30,7 +30,7 @@ def top_k(logits: Tensor, k: int) -> Tensor:
     Source: Fan et al. 2018, section 5.4.
     """
     _check_logits(logits)
-    check_size("k", k)
+    check_integer("k", k)
     values, places = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, places, values)
 
@@ -83,7 +83,7 @@ class Sampler:
                 f"temperature: expected a finite number above 0 (pick=argmax is its limit), got {self.temperature!r}"
             )
         if self.top_k is not None:
-            check_size("top_k", self.top_k)
+            check_integer("top_k", self.top_k)
         if self.top_p is not None:
             _check_share("top_p", self.top_p)
         if self.generator is not None and not isinstance(self.generator, torch.Generator):

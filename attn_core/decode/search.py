@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size, kind, shown
+from attn_core.contract import check_integer, kind, shown
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper, evaluating
 from attn_core.decode.pick import Pick, Sampler, argmax
@@ -37,7 +37,7 @@ def sample(
     Raises:
         ValueError: if ``max_length`` is below 1, or ``pick`` is not a function that gives one token for each row.
     """
-    check_size("max_length", max_length)
+    check_integer("max_length", max_length)
     pick = Sampler() if pick is None else pick
     _check_pick(pick)
     state = model.init_state(source, lengths)
@@ -77,7 +77,7 @@ def generate(
         ValueError: if there is no prompt, a prompt is not a sequence of token ids, ``max_new_tokens`` is below 1, or
             ``pick`` is not a function that gives one token for each row.
     """
-    check_size("max_new_tokens", max_new_tokens)
+    check_integer("max_new_tokens", max_new_tokens)
     _check_pick(pick)
     device = next(model.parameters()).device
     tokens, lengths = _padded(prompts)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 from attn_core.data import Vocab
 from attn_core.decode.beam import beam
 from attn_core.decode.hypothesis import evaluating
@@ -43,8 +43,8 @@ def translate(
         ValueError: if there is no sentence, one is empty or not a sequence of words, a vocabulary is not a ``Vocab``,
             or a setting is out of range.
     """
-    check_size("beam_size", beam_size)
-    check_size("batch_size", batch_size)
+    check_integer("beam_size", beam_size)
+    check_integer("batch_size", batch_size)
     for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
         if not isinstance(vocab, Vocab):
             raise ValueError(f"{name}: expected a Vocab, got {kind(vocab)}")

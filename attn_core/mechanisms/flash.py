@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import accum_dtype, check_size, contract, without_autocast
+from attn_core.contract import accum_dtype, check_integer, contract, without_autocast
 from attn_core.mechanisms.dense import attention_with_weights
 from attn_core.mechanisms.online import OnlineSoftmax, exponential_
 
@@ -226,7 +226,7 @@ class FlashAttention(nn.Module):
         super().__init__()
         for name, size in (("query_tile", query_tile), ("key_tile", key_tile)):
             if size is not None:
-                check_size(name, size)
+                check_integer(name, size)
         self.query_tile, self.key_tile = query_tile, key_tile
 
     with_weights = staticmethod(attention_with_weights)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import accum_dtype, check_key_mask, check_size, contract, four_axes, kind, without_autocast
+from attn_core.contract import accum_dtype, check_integer, check_key_mask, contract, four_axes, kind, without_autocast
 from attn_core.mechanisms.dense import attention
 
 
@@ -34,10 +34,10 @@ class Linformer(nn.Module):
         self, max_length: int, slots: int = 256, *, num_kv_heads: int | None = None, share_values: bool = False
     ) -> None:
         super().__init__()
-        check_size("max_length", max_length)
-        check_size("slots", slots)
+        check_integer("max_length", max_length)
+        check_integer("slots", slots)
         if num_kv_heads is not None:
-            check_size("num_kv_heads", num_kv_heads)
+            check_integer("num_kv_heads", num_kv_heads)
         shape = (1 if num_kv_heads is None else num_kv_heads, slots, max_length)
         self.num_kv_heads, self.share_values = num_kv_heads, share_values
         self.key_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import check_key_mask, check_size, contract, kind, shown, without_autocast
+from attn_core.contract import check_integer, check_key_mask, contract, kind, shown, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -76,10 +76,10 @@ class LSHAttention(nn.Module):
         self, *, bucket_size: int = 64, num_buckets: int | None = None, rounds: int = 4, seed: int = 0
     ) -> None:
         super().__init__()
-        check_size("bucket_size", bucket_size)
-        check_size("rounds", rounds)
+        check_integer("bucket_size", bucket_size)
+        check_integer("rounds", rounds)
         if num_buckets is not None:
-            check_size("num_buckets", num_buckets)
+            check_integer("num_buckets", num_buckets)
             if num_buckets > 1 and num_buckets % 2:
                 raise ValueError(f"num_buckets: expected 1 or an even number, got {num_buckets}")
         if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_count, kind, shown
+from attn_core.contract import check_integer, kind, shown
 
 
 class OnlineSoftmax:
@@ -36,7 +36,7 @@ class OnlineSoftmax:
     ) -> None:
         if not isinstance(rows, tuple) or any(not isinstance(size, int) or size < 0 for size in rows):
             raise ValueError(f"rows: expected a tuple of integers of at least 0, got {shown(rows)}")
-        check_count("value_dim", value_dim)
+        check_integer("value_dim", value_dim, at_least=0)
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype: expected torch.float32 or torch.float64, got {dtype}")
         self.maximum = torch.full((*rows, 1), -math.inf, dtype=dtype, device=device)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import Call, check_key_mask, check_size, contract, kind, without_autocast
+from attn_core.contract import Call, check_integer, check_key_mask, contract, kind, without_autocast
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -74,8 +74,8 @@ class Performer(nn.Module):
 
     def __init__(self, head_dim: int, features: int = 256, *, orthogonal: bool = True) -> None:
         super().__init__()
-        check_size("head_dim", head_dim)
-        check_size("features", features)
+        check_integer("head_dim", head_dim)
+        check_integer("features", features)
         self.orthogonal = orthogonal
         self.register_buffer("projection", torch.empty(features, head_dim))
         self.redraw()
@@ -181,8 +181,8 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
 
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """
-    check_size("rows", rows)
-    check_size("columns", columns)
+    check_integer("rows", rows)
+    check_integer("columns", columns)
     blocks = torch.randn(-(-rows // columns), columns, columns, generator=generator)
     directions, upper = torch.linalg.qr(blocks)
     directions = directions * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)

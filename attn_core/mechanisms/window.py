@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import accum_dtype, check_count, check_size, contract, group_by_kv_head, without_autocast
+from attn_core.contract import accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
 from attn_core.mechanisms.dense import attention_with_weights
 
 TILE = 128
@@ -69,8 +69,8 @@ class SlidingWindow(nn.Module):
         Raises:
             ValueError: if a length is not an integer of at least 0.
         """
-        check_count("queries", queries)
-        check_count("keys", keys)
+        check_integer("queries", queries, at_least=0)
+        check_integer("keys", keys, at_least=0)
         positions = torch.arange(queries, device=device)[:, None] + (keys - queries)
         distance = torch.arange(keys, device=device) - positions
         near = (distance >= -self.before * self.dilation) & (distance <= self.after * self.dilation)
@@ -294,9 +294,9 @@ def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
 
 
 def _check_window(before: int, after: int, dilation: int) -> None:
-    check_count("before", before)
-    check_count("after", after)
-    check_size("dilation", dilation)
+    check_integer("before", before, at_least=0)
+    check_integer("after", after, at_least=0)
+    check_integer("dilation", dilation)
 
 
 def _check_global(q: Tensor, k: Tensor, v: Tensor, global_k: Any, global_v: Any, mask: Tensor | None) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import INTEGERS, check_lengths, check_size, check_tokens, kind
+from attn_core.contract import INTEGERS, check_integer, check_lengths, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from attn_core.transformer.layers import Mechanism
@@ -73,8 +73,8 @@ class ClassHead(nn.Module):
 
     def __init__(self, model_dim: int, classes: int) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
-        check_size("classes", classes)
+        check_integer("model_dim", model_dim)
+        check_integer("classes", classes)
         self.dense = nn.Linear(model_dim, model_dim)
         self.out = nn.Linear(model_dim, classes)
 

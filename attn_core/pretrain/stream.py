@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 from attn_core.data import EpochBatches, TensorBatch, Vocab
 from attn_core.train import token_loss
 
@@ -37,7 +37,7 @@ class StreamBatches(EpochBatches[StreamBatch]):
     def __init__(
         self, texts: Sequence[Sequence[str]], vocab: Vocab, *, batch_size: int, length: int, seed: int | None = None
     ) -> None:
-        check_size("length", length)
+        check_integer("length", length)
         if not isinstance(vocab, Vocab):
             raise ValueError(f"vocab: expected a Vocab, got {kind(vocab)}")
         if not isinstance(texts, Sequence):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_size
+from attn_core.contract import check_integer
 from attn_core.mechanisms.dense import attend
 from attn_core.scores import Additive
 from attn_core.seq2seq.decoder import Decoder, DeepOutput
@@ -64,7 +64,7 @@ class BahdanauDecoder(Decoder):
             dropout=dropout,
         )
         if score_dim is not None:
-            check_size("score_dim", score_dim)
+            check_integer("score_dim", score_dim)
         self.score = Additive(hidden_dim, memory_dim, hidden_dim if score_dim is None else score_dim)
         inputs = [embed_dim + memory_dim] + [hidden_dim] * (num_layers - 1)
         self.cells = nn.ModuleList(nn.GRUCell(size, hidden_dim) for size in inputs)

@@ -5,7 +5,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_dropout, check_size, check_tokens, kind
+from attn_core.contract import check_dropout, check_integer, check_tokens, kind
 from attn_core.seq2seq.encoder import Memory
 from attn_core.seq2seq.tokens import embedding
 
@@ -42,11 +42,11 @@ class Decoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_size("vocab_size", vocab_size)
-        check_size("embed_dim", embed_dim)
-        check_size("hidden_dim", hidden_dim)
-        check_size("memory_dim", memory_dim)
-        check_size("num_layers", num_layers)
+        check_integer("vocab_size", vocab_size)
+        check_integer("embed_dim", embed_dim)
+        check_integer("hidden_dim", hidden_dim)
+        check_integer("memory_dim", memory_dim)
+        check_integer("num_layers", num_layers)
         check_dropout(dropout)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)

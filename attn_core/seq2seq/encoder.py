@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attn_core import masks
-from attn_core.contract import check_dropout, check_lengths, check_size, check_tokens
+from attn_core.contract import check_dropout, check_integer, check_lengths, check_tokens
 from attn_core.seq2seq.tokens import embedding
 
 
@@ -48,10 +48,10 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_size("vocab_size", vocab_size)
-        check_size("embed_dim", embed_dim)
-        check_size("hidden_dim", hidden_dim)
-        check_size("num_layers", num_layers)
+        check_integer("vocab_size", vocab_size)
+        check_integer("embed_dim", embed_dim)
+        check_integer("hidden_dim", hidden_dim)
+        check_integer("num_layers", num_layers)
         check_dropout(dropout)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)

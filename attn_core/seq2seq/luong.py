@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import accum_dtype, check_size
+from attn_core.contract import accum_dtype, check_integer
 from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq.decoder import Decoder
@@ -24,7 +24,7 @@ class LocalMonotonic(nn.Module):
 
     def __init__(self, half_width: int) -> None:
         super().__init__()
-        check_size("half_width", half_width)
+        check_integer("half_width", half_width)
         self.half_width = half_width
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
@@ -52,8 +52,8 @@ class LocalPredictive(nn.Module):
 
     def __init__(self, hidden_dim: int, half_width: int) -> None:
         super().__init__()
-        check_size("hidden_dim", hidden_dim)
-        check_size("half_width", half_width)
+        check_integer("hidden_dim", hidden_dim)
+        check_integer("half_width", half_width)
         self.half_width = half_width
         self.hidden = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.position = nn.Linear(hidden_dim, 1, bias=False)

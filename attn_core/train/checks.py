@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from attn_core.contract import check_size, kind, shown
+from attn_core.contract import check_integer, kind, shown
 from attn_core.data import EpochBatches
 from attn_core.train import distributed
 from attn_core.train.schedules import check_positive, check_warmup
@@ -20,13 +20,13 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
             or several processes would split it; if the model has batch normalisation, and several processes would.
     """
     for name in ("epochs", "accumulate"):
-        check_size(name, arguments[name])
+        check_integer(name, arguments[name])
     for name in ("learning_rate", "clip"):
         check_positive(name, arguments[name])
     check_warmup(arguments["warmup"])
     for name in ("validate_every", "checkpoint_every"):
         if arguments[name] is not None:
-            check_size(name, arguments[name])
+            check_integer(name, arguments[name])
     expected_types: tuple[tuple[str, Any, str], ...] = (
         ("model", nn.Module, "an nn.Module"),
         ("batches", EpochBatches, "EpochBatches, for example Batches"),

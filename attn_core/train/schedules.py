@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from attn_core.contract import check_size, is_number, shown
+from attn_core.contract import check_integer, is_number, shown
 
 Schedule = Callable[[int], float]
 
@@ -16,7 +16,7 @@ def cosine(steps: int, *, peak: float, warmup: float = 0.05) -> Schedule:
 
     Source: Loshchilov and Hutter 2017 (the cosine).
     """
-    check_size("steps", steps)
+    check_integer("steps", steps)
     check_positive("peak", peak)
     check_warmup(warmup)
     rising = max(1, round(warmup * steps))

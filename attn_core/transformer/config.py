@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attn_core.contract import check_size, is_number, kind, shown
+from attn_core.contract import check_integer, is_number, kind, shown
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "model_dim", "num_heads", "num_layers", "feed_forward_dim"):
-            check_size(name, getattr(self, name))
+            check_integer(name, getattr(self, name))
         for name in ("source_vocab_size", "num_kv_heads"):
             if getattr(self, name) is not None:
-                check_size(name, getattr(self, name))
+                check_integer(name, getattr(self, name))
         if self.model_dim % self.num_heads:
             raise ValueError(
                 f"num_heads: expected a number that divides model_dim {self.model_dim}, got {self.num_heads}"

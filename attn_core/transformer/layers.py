@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.cache import Cache
-from attn_core.contract import check_dropout, check_size, kind
+from attn_core.contract import check_dropout, check_integer, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
@@ -25,8 +25,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
-        check_size("hidden_dim", hidden_dim)
+        check_integer("model_dim", model_dim)
+        check_integer("hidden_dim", hidden_dim)
         check_dropout(dropout)
         self.hidden = nn.Linear(model_dim, hidden_dim)
         self.dropout = nn.Dropout(dropout)
@@ -52,7 +52,7 @@ class AddNorm(nn.Module):
 
     def __init__(self, model_dim: int, *, dropout: float, norm_first: bool) -> None:
         super().__init__()
-        check_size("model_dim", model_dim)
+        check_integer("model_dim", model_dim)
         check_dropout(dropout)
         self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)

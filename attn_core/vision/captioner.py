@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.capture import capture_attention
-from attn_core.contract import check_lengths, check_size, is_number, kind, shown
+from attn_core.contract import check_integer, check_lengths, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.positions import Learned
@@ -39,7 +39,7 @@ class ImageEncoder(nn.Module):
     def __init__(self, *, image_size: int, memory_dim: int, channels: int = 3) -> None:
         super().__init__()
         for name, size in (("image_size", image_size), ("memory_dim", memory_dim), ("channels", channels)):
-            check_size(name, size)
+            check_integer(name, size)
         if memory_dim < 2:
             raise ValueError(f"memory_dim: expected 2 at least, got {memory_dim}")
         if image_size % self.REGION:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_size, is_number, kind, shown
+from attn_core.contract import check_integer, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.data.batches import pad
 from attn_core.decode.hypothesis import evaluating
@@ -35,7 +35,7 @@ class ContrastivePair(nn.Module):
         self, images: VisionTransformer, texts: TransformerEncoder, *, shared_dim: int, temperature: float = 0.07
     ) -> None:
         super().__init__()
-        check_size("shared_dim", shared_dim)
+        check_integer("shared_dim", shared_dim)
         if not (is_number(temperature) and math.isfinite(temperature) and temperature >= 0.01):
             raise ValueError(f"temperature: expected a finite number of at least .01, got {shown(temperature)}")
         self.images, self.texts = images, texts

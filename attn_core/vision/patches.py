@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_size, kind
+from attn_core.contract import check_integer, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
@@ -29,7 +29,7 @@ class PatchEmbedding(nn.Module):
     def __init__(self, patch_size: int, model_dim: int, *, channels: int = 3) -> None:
         super().__init__()
         for name, size in (("patch_size", patch_size), ("model_dim", model_dim), ("channels", channels)):
-            check_size(name, size)
+            check_integer(name, size)
         self.patch_size, self.channels = patch_size, channels
         self.projection = nn.Linear(channels * patch_size**2, model_dim)
 
@@ -67,7 +67,7 @@ class VisionTransformer(nn.Module):
         super().__init__()
         check_config(config)
         self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
-        check_size("image_size", image_size)
+        check_integer("image_size", image_size)
         if image_size % patch_size:
             raise ValueError(f"image_size: expected a multiple of patch_size {patch_size}, got {image_size}")
         self.image_size = image_size

@@ -275,9 +275,9 @@ ARCHIVES = [
     Row("archive: not there", sentences, {"name": "no.zip"},
         rf"{VARIABLE}=FOLDER/no.zip: expected {ARCHIVE} or a folder that holds it, found no FOLDER/no.zip$",
         FileNotFoundError, {}),
-    Row("corpus: −1 pairs", tatoeba_corpus, {"train": -1}, "train: expected an integer of 0 or more, got -1$"),
-    Row("corpus: pairs as text", tatoeba_corpus, {"valid": "10"}, "valid: expected an integer of 0 or more, got '10'$"),
-    Row("corpus: no words", tatoeba_corpus, {"max_words": 0}, "max_words: expected an integer of 1 or more, got 0$"),
+    Row("corpus: −1 pairs", tatoeba_corpus, {"train": -1}, "train: expected an integer of at least 0, got -1$"),
+    Row("corpus: pairs as text", tatoeba_corpus, {"valid": "10"}, "valid: expected an integer of at least 0, got '10'$"),
+    Row("corpus: no words", tatoeba_corpus, {"max_words": 0}, "max_words: expected an integer of at least 1, got 0$"),
 ]
 
 FILE = "a.json"
@@ -358,7 +358,7 @@ TEXT = [
         )
     ),
     Row("Vocab: words seen never", Vocab, {"sentences": [["a"]], "min_count": 0},
-        "min_count: expected an integer of 1 or more, got 0$"),
+        "min_count: expected an integer of at least 1, got 0$"),
     Row("encode: a text", VOCAB.encode, {"tokens": "abc"}, "tokens: expected a sequence of words, got 'abc'$"),
     Row("encode: a text in markup", VOCAB.encode, {"tokens": "</script>\n<eos>"},
         "tokens: expected a sequence of words, got '</script>"),
