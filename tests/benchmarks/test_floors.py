@@ -136,7 +136,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, text):
 def test_every_case_that_can_be_measured_here_has_floors():
     """All but those whose every peer is in no environment of the book."""
     found = floors.read(run.HERE / "floors.json")
-    assert set(found) == set(run.names(run.CASES)) - {
+    assert set(found) == set(run.scripts(run.CASES)) - {
         "flash_gpu",
         "linformer",
         "lsh",

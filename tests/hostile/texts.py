@@ -276,7 +276,8 @@ ARCHIVES = [
         rf"{VARIABLE}=FOLDER/no.zip: expected {ARCHIVE} or a folder that holds it, found no FOLDER/no.zip$",
         FileNotFoundError, {}),
     Row("corpus: −1 pairs", tatoeba_corpus, {"train": -1}, "train: expected an integer of at least 0, got -1$"),
-    Row("corpus: pairs as text", tatoeba_corpus, {"valid": "10"}, "valid: expected an integer of at least 0, got '10'$"),
+    Row("corpus: pairs as text", tatoeba_corpus, {"valid": "10"},
+        "valid: expected an integer of at least 0, got '10'$"),
     Row("corpus: no words", tatoeba_corpus, {"max_words": 0}, "max_words: expected an integer of at least 1, got 0$"),
 ]
 
