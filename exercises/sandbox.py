@@ -30,7 +30,7 @@ class NoSandboxError(RuntimeError):
 
 def command(requests: int, answers: int) -> list[str]:
     """The command that starts a student's process, with the two descriptors that it inherits."""
-    packages = [str(Path(package.__file__).parent) for package in (attn_book, attn_core)]
+    packages = [package.__path__[0] for package in (attn_book, attn_core)]
     seen = [sys.prefix, sys.base_prefix, *packages, *_system()]
     binds = [part for path in dict.fromkeys(seen) for part in _bind(Path(path))]
     files = [part for name in ("player.py", "wire.py") for part in ("--ro-bind", str(HERE / name), f"/grading/{name}")]

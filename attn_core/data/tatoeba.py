@@ -51,7 +51,7 @@ def tatoeba_corpus(
         FileNotFoundError: if there is no archive where ``ATTN_CORE_DATA`` says.
     """
     sizes = {"test": test, "valid": valid, "train": train}
-    for name, value in ({**sizes, "train": 0 if train is None else train, "seed": seed}).items():
+    for name, value in {"test": test, "valid": valid, "train": 0 if train is None else train, "seed": seed}.items():
         check_integer(name, value, at_least=0)
     check_integer("max_words", max_words)
     rows = lines()
