@@ -15,7 +15,7 @@ from typing import NamedTuple
 from attn_core.contract import check_integer
 
 
-class OutOfBlocks(RuntimeError):  # noqa: N818 - it says what is the matter
+class OutOfBlocks(RuntimeError):  # noqa: N818 - the name says what is the matter
     """There are fewer free blocks than a call needs. Nothing has changed: free a sequence, and call again."""
 
 
@@ -36,8 +36,8 @@ class BlockTables:
     object serves all layers of a model: a token lies in the same slot of every layer's pool.
 
     Raises:
-        ValueError: a size is not an integer of at least 1. In every method: a sequence or block that is not there, a
-            number of tokens that is not an integer in the range named, a growth that is no mapping.
+        ValueError: if a size is not an integer of at least 1. In every method: if a sequence or block does not exist, a
+            number of tokens is not an integer in its range, or ``growth`` is not a mapping.
 
     Source: Kwon et al. 2023, sections 4.2 (block tables), 4.4 (sharing, reference counts, copy-on-write).
     """
@@ -54,7 +54,7 @@ class BlockTables:
 
     @property
     def sequences(self) -> tuple[int, ...]:
-        """The sequences that are there, oldest first."""
+        """All sequences, oldest first."""
         return tuple(self._tables)
 
     @property
@@ -133,7 +133,7 @@ class BlockTables:
         """Make room for so many new tokens of one sequence.
 
         Raises:
-            OutOfBlocks: there are too few free blocks. Nothing has changed.
+            OutOfBlocks: if there are too few free blocks. Nothing has changed then.
         """
         return self.append_all({sequence: tokens})
 
@@ -143,7 +143,7 @@ class BlockTables:
         The slots come in the order of ``growth``, each sequence's together.
 
         Raises:
-            OutOfBlocks: there are too few free blocks. Nothing has changed.
+            OutOfBlocks: if there are too few free blocks. Nothing has changed then.
         """
         needed = self.blocks_needed(growth)
         if needed > len(self._free):

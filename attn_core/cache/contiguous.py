@@ -92,11 +92,7 @@ class KVCache(Rows):
             self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order and each as often as it is named; the others are forgotten.
-
-        Raises:
-            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
-        """
+        """Choose rows, as ``Cache`` says."""
         super().reorder(rows)
         rows = rows.to(self.keys.device)
         self.keys, self.values = self.keys[rows], self.values[rows]

@@ -83,8 +83,10 @@ def paged_attention(
                 several = max(1, _TILE // (per_key * counts[left[0]]))
                 rows, left = left[:several], left[several:]
                 width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
-                given = q[rows, :, begin:end], keys, values, table[rows], [counts[row] for row in rows]
-                out[rows, :, begin:end] = _attend(*given, scale, width, buffer)
+                lengths_seen = [counts[row] for row in rows]
+                out[rows, :, begin:end] = _attend(
+                    q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer
+                )
     return out
 
 
@@ -195,15 +197,11 @@ class BlockPool:
         Raises:
             ValueError: if something is not a pair of blocks, or a block does not exist. Nothing is copied then.
         """
-        if not isinstance(copies, Iterable):
-            raise ValueError(f"copies: expected pairs (source block, target block), got {shown(copies)}")
-        copies = list(copies)
+        copies = list(copies) if isinstance(copies, Iterable) else [copies]
         for pair in copies:
             if not isinstance(pair, tuple | list) or len(pair) != 2 or any(type(block) is not int for block in pair):
                 raise ValueError(f"copies: expected pairs (source block, target block), got {shown(pair)}")
-            for block in pair:
-                if not 0 <= block < len(self.keys):
-                    raise ValueError(f"copies: expected blocks from 0 to {len(self.keys) - 1}, got {block}")
+        _check_range("copies", "blocks", torch.tensor(copies), len(self.keys))
         for source, target in copies:  # in turn, since a target may be the source of a later copy
             for store in (self.keys, self.values):
                 store[target].copy_(store[source])
@@ -332,11 +330,8 @@ class PagedKVCache(Rows):
         tokens, block_size, device = k.shape[2], self.pool.keys.shape[2], k.device
         counts = self._grown(tokens, lengths)
         self._batch.grow(counts)
-        if lengths is None:
-            new = torch.ones(len(counts), tokens, dtype=torch.bool, device=device)
-        else:
-            new = masks.length_mask(lengths, tokens).to(device)
-        row, column = new.nonzero(as_tuple=True)
+        new = masks.length_mask(torch.full_like(self.lengths, tokens) if lengths is None else lengths, tokens)
+        row, column = new.to(device).nonzero(as_tuple=True)
         slot = self.lengths[row] + column
         blocks = self._batch.table[row, slot // block_size]
         self.pool.write(torch.stack([blocks, slot % block_size], 1), k[row, :, column], v[row, :, column])
@@ -345,11 +340,7 @@ class PagedKVCache(Rows):
         return keys, values
 
     def truncate(self, lengths: Tensor) -> None:
-        """Forget all but the first ``lengths[b]`` tokens of each row b; blocks that held only others become free.
-
-        Raises:
-            ValueError: if ``lengths`` has another shape or dtype, or is greater than what a row holds.
-        """
+        """Forget the end of each row, as ``Cache`` says; blocks that held nothing else become free."""
         super().truncate(lengths)
         if self._first:
             for sequence, tokens in zip(self._batch.sequences, self._counts, strict=True):
@@ -357,11 +348,7 @@ class PagedKVCache(Rows):
             self._batch.update()
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, as new sequences that share their blocks; free the old ones.
-
-        Raises:
-            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
-        """
+        """Choose rows, as ``Cache`` says: they become new sequences, which share blocks, and the old ones are freed."""
         super().reorder(rows)
         if self._first:
             old = self._batch.sequences

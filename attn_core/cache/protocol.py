@@ -31,10 +31,18 @@ class Cache(Protocol):
         """Make sure that each row has room for so many more tokens, where room is set aside in advance."""
 
     def truncate(self, lengths: Tensor) -> None:
-        """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers."""
+        """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers.
+
+        Raises:
+            ValueError: if ``lengths`` has another shape or dtype, or is greater than what a row holds.
+        """
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order and each as often as it is named; forget the others."""
+        """Keep these rows of the batch, in this order and each as often as it is named; forget the others.
+
+        Raises:
+            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
+        """
 
 
 class KeyValueCache(Cache, Protocol):
@@ -87,22 +95,14 @@ class Rows:
         """Nothing has to be done where room is not set aside in advance."""
 
     def truncate(self, lengths: Tensor) -> None:
-        """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers.
-
-        Raises:
-            ValueError: if ``lengths`` has another shape or dtype, or is greater than what a row holds.
-        """
+        """Forget the end of each row, as ``Cache`` says."""
         masks.length_mask(lengths, self.longest)  # for its errors
         if lengths.shape != self.lengths.shape or bool((lengths.to(self.lengths) > self.lengths).any()):
             raise ValueError(f"lengths: expected at most {self._counts} tokens, got {lengths.tolist()}")
         self.lengths, self._counts = lengths.to(self.lengths), lengths.tolist()
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order and each as often as it is named; forget the others.
-
-        Raises:
-            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
-        """
+        """Choose rows, as ``Cache`` says."""
         if not isinstance(rows, Tensor) or rows.dtype not in (torch.int64, torch.int32) or rows.dim() != 1:
             raise ValueError(f"rows: expected an integer tensor of shape (n,), got {kind(rows)}")
         chosen, batch = rows.tolist(), len(self._counts)
@@ -126,11 +126,7 @@ class Rows:
 
 
 def check_store(dtype: torch.dtype, **sizes: int) -> None:
-    """Check the sizes and the dtype of a tensor that will hold keys or values.
-
-    Raises:
-        ValueError: if a size is below 1, or the dtype is not floating.
-    """
+    """Check the sizes and the dtype of a tensor that will hold keys or values; a ``ValueError`` names what is wrong."""
     for name, size in sizes.items():
         check_integer(name, size)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
@@ -138,11 +134,7 @@ def check_store(dtype: torch.dtype, **sizes: int) -> None:
 
 
 def check_tokens(k: Tensor, v: Tensor, batch: int, keys: Tensor, values: Tensor) -> None:
-    """Check that ``k`` and ``v`` are tokens of ``batch`` rows for stores ``(…, G, …, D)`` and ``(…, G, …, Dv)``.
-
-    Raises:
-        ValueError: if they are not.
-    """
+    """Check that ``k`` and ``v`` are tokens of ``batch`` rows for stores ``(…, G, …, D)`` and ``(…, G, …, Dv)``."""
     for name, new, store in (("k", k, keys), ("v", v, values)):
         heads, size = store.shape[1], store.shape[3]
         shape = new.shape if isinstance(new, Tensor) else ()
@@ -154,11 +146,7 @@ def check_tokens(k: Tensor, v: Tensor, batch: int, keys: Tensor, values: Tensor)
 
 
 def check_like(name: str, new: Tensor, store: Tensor, owner: str) -> None:
-    """Check that ``new`` has the dtype and device of ``store`` and requires no gradient.
-
-    Raises:
-        ValueError: if it has not, or does.
-    """
+    """Check that ``new`` has the dtype and device of ``store`` and requires no gradient."""
     if new.dtype != store.dtype or new.device != store.device:
         wanted = f"{owner} {store.dtype} on {store.device}"
         raise ValueError(f"{name}: expected {wanted}, got {new.dtype} on {new.device}")

@@ -65,11 +65,7 @@ class RecurrentState(Rows):
             raise ValueError(f"lengths: expected {wanted}, got {lengths.tolist()}")
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order and each as often as it is named; the others are forgotten.
-
-        Raises:
-            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
-        """
+        """Choose rows, as ``Cache`` says."""
         super().reorder(rows)
         self.state = tuple(x[rows.to(x.device)] for x in self.state)
         self._before = self.lengths, self.state
