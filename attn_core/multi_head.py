@@ -27,8 +27,8 @@ class MultiHeadAttention(nn.Module):
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
     Raises:
-        ValueError: a size below 1, heads that do not divide, ``positions`` for other heads or acting elsewhere than in
-            the scores, a ``mechanism`` that cannot be called, or sizes that bar sharing.
+        ValueError: if a size is below 1, the heads do not divide, ``positions`` are for other heads or do not act
+            inside the scores, ``mechanism`` is not callable, or the sizes bar sharing.
 
     Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
     weights start after Glorot and Bengio 2010, the biases at zero.
@@ -104,10 +104,10 @@ class MultiHeadAttention(nn.Module):
         cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
 
         Raises:
-            ValueError: an input of another size or kind, or a mask or bias that does not broadcast; a cache that is
-                full, of other sizes, or given with keys or without ``causal=True``; ``lengths`` without a cache; rows
-                that differ in length or are padded, where the mechanism is ``aligned_only``; a mask or bias beside a
-                recurrent state.
+            ValueError: if an input has another size or kind, or a mask or bias does not broadcast; if the cache is
+                full, of other sizes, or given with keys or without ``causal=True``; if ``lengths`` come without a
+                cache; if rows differ in length or are padded where the mechanism is ``aligned_only``; or if a mask or
+                bias is given beside a recurrent state.
         """
         self._check("queries", queries, self.query.in_features)
         if cache is None:
@@ -129,7 +129,7 @@ class MultiHeadAttention(nn.Module):
         Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys.
 
         Raises:
-            ValueError: an input of another size or kind.
+            ValueError: if an input has another size or kind.
         """
         self._check("keys", keys, self.key.in_features)
         values = keys if values is None else values
@@ -169,7 +169,7 @@ class MultiHeadAttention(nn.Module):
         """``attend`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
 
         Raises:
-            ValueError: as ``forward``, or the mechanism has no weights to show.
+            ValueError: as ``forward``, or if the mechanism has no weights to show.
         """
         self._check("queries", queries, self.query.in_features)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
@@ -191,8 +191,8 @@ class MultiHeadAttention(nn.Module):
         Mind the mask: PyTorch's ``key_padding_mask`` and boolean ``attn_mask`` are True where one may *not* attend.
 
         Raises:
-            ValueError: ``layer`` is no ``nn.MultiheadAttention``, or has extra keys (``add_bias_kv``,
-                ``add_zero_attn``), which this layer has not.
+            ValueError: if ``layer`` is not an ``nn.MultiheadAttention``, or has extra keys (``add_bias_kv``,
+                ``add_zero_attn``), which this layer does not have.
         """
         if not isinstance(layer, nn.MultiheadAttention):
             raise ValueError(f"layer: expected an nn.MultiheadAttention, got {type(layer).__name__}")

@@ -17,7 +17,7 @@ class TransformerConfig:
     ``LSHAttention`` needs; those of a cross-attention keep two.
 
     Raises:
-        ValueError: a size below 1, heads that do not divide or bar sharing, or a dropout outside [0, 1).
+        ValueError: if a size is below 1, the heads do not divide or bar sharing, or ``dropout`` lies outside [0, 1).
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands).
     """
@@ -68,7 +68,7 @@ def check_config(config: TransformerConfig) -> None:
     """Check that these are the sizes of a Transformer.
 
     Raises:
-        ValueError: they are not.
+        ValueError: if they are not.
     """
     if not isinstance(config, TransformerConfig):
         raise ValueError(f"config: expected a TransformerConfig, got {kind(config)}")

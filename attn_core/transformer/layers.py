@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
     """One network of two linear layers with a ReLU between them, at each position by itself: ``(…, C)`` to ``(…, C)``.
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1).
+        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1).
 
     Source: Vaswani et al. 2017, eq. 2.
     """
@@ -45,7 +45,7 @@ class AddNorm(nn.Module):
     """A residual connection around a sublayer, and layer norm: after the sum, or before the sublayer.
 
     Raises:
-        ValueError: a size below 1, or a dropout outside [0, 1).
+        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1).
 
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
@@ -107,8 +107,8 @@ class DecoderLayer(nn.Module):
     ``mechanism`` is the self-attention's, ``cross_mechanism`` the cross-attention's; otherwise as ``EncoderLayer``.
 
     Raises:
-        ValueError: ``cross_mechanism`` places queries among the keys, as ``SlidingWindow`` does: where a target's token
-            stands in the source would depend on how many are read at once.
+        ValueError: if ``cross_mechanism`` is ``aligned_only``, as ``SlidingWindow`` is: the position of a target's
+            token among the source's would depend on how many are read at once.
 
     Source: Vaswani et al. 2017, figure 1, right.
     """

@@ -60,8 +60,8 @@ class Transformer(nn.Module):
     and the source's too where ``config.source_vocab_size`` is None.
 
     Raises:
-        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
-            outside the vocabulary, or lengths that do not go with them.
+        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
+            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
 
     Source: Vaswani et al. 2017.
     """
@@ -145,8 +145,8 @@ class TransformerEncoder(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
-            outside the vocabulary, or lengths that do not go with them.
+        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
+            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
 
     Source: Devlin et al. 2018.
     """
@@ -165,8 +165,8 @@ class LanguageModel(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: a mechanism or positions that are not made by calling; in use, tokens of another kind or shape, or
-            outside the vocabulary, or lengths that do not go with them.
+        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
+            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
 
     Source: Radford et al. 2018.
     """

@@ -48,7 +48,7 @@ class EncoderStack(nn.Module):
     """``num_layers`` encoder layers; with ``norm_first`` a last norm, which the paper's order does not need.
 
     Raises:
-        ValueError: ``mechanism`` is no function that makes some.
+        ValueError: if ``mechanism`` is not a function that makes one.
 
     Source: Vaswani et al. 2017, figure 1, left.
     """
@@ -90,7 +90,7 @@ class DecoderStack(nn.Module):
     """``num_layers`` decoder layers; the last norm as in ``EncoderStack``.
 
     Raises:
-        ValueError: ``mechanism`` or ``cross_mechanism`` is no function that makes some.
+        ValueError: if ``mechanism`` or ``cross_mechanism`` is not a function that makes one.
 
     Source: Vaswani et al. 2017, figure 1, right.
     """
@@ -144,7 +144,7 @@ def placed(
     """The positions of one stack: those to add to the embeddings, and those that act inside the scores.
 
     Raises:
-        ValueError: ``config`` is none, or ``positions`` is no function that makes some.
+        ValueError: if ``config`` is not a ``TransformerConfig``, or ``positions`` is not a function that makes some.
     """
     check_config(config)
     if positions is not None:

@@ -26,7 +26,7 @@ class ContrastivePair(nn.Module):
     ``temperature`` and is kept from falling below .01.
 
     Raises:
-        ValueError: ``shared_dim`` below 1, or a ``temperature`` not in [.01, ∞); in use, as the encoders.
+        ValueError: if ``shared_dim`` is below 1, or ``temperature`` not in [.01, ∞); in use, as the encoders.
 
     Source: Radford et al. 2021, sections 2.3 to 2.5.
     """
@@ -72,7 +72,7 @@ def zero_shot(model: ContrastivePair, images: Tensor, captions: Sequence[Sequenc
     The model is run in evaluation mode and left in the mode it was in.
 
     Raises:
-        ValueError: no captions, or one without words; images of another kind or size.
+        ValueError: if there are no captions, one has no words, or the images have another kind or size.
 
     Source: Radford et al. 2021, section 3.1.2.
     """
