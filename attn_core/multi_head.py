@@ -64,8 +64,8 @@ class MultiHeadAttention(nn.Module):
         if num_heads % num_kv_heads:
             raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
         if share_query_key and (num_kv_heads, key_dim) != (num_heads, model_dim):
-            wanted = f"num_kv_heads {num_heads} and key_dim {model_dim}, those of the queries"
-            raise ValueError(f"share_query_key: expected {wanted}, got {num_kv_heads} and {key_dim}")
+            expected = f"num_kv_heads {num_heads} and key_dim {model_dim}, those of the queries"
+            raise ValueError(f"share_query_key: expected {expected}, got {num_kv_heads} and {key_dim}")
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
         self.key = self.query if share_query_key else nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
@@ -232,8 +232,8 @@ class MultiHeadAttention(nn.Module):
         held, uniform = cache.lengths, cache.uniform and lengths is None
         if not uniform and getattr(self.mechanism, "aligned_only", False):
             name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
-            wanted = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
-            raise ValueError(f"{name}: expected {wanted}, got {counts}")
+            expected = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
+            raise ValueError(f"{name}: expected {expected}, got {counts}")
         before = cache.longest if uniform else held
         k, v = self._project(queries, queries, before)
         shared = k if self.key is self.query else None

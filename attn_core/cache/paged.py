@@ -130,8 +130,8 @@ def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tens
         check_like(name, tensor, q, "q's")
     (batch, heads, _, size), (num_blocks, groups, block_size, _) = q.shape, keys.shape
     if size == 0 or keys.shape[3] != size or groups == 0 or heads % groups or not num_blocks * block_size:
-        wanted = f"a pool's shape (N, G, block_size, {max(size, 1)}), G dividing q's {heads} heads"
-        raise ValueError(f"keys: expected {wanted}, got {tuple(keys.shape)}")
+        expected = f"a pool's shape (N, G, block_size, {max(size, 1)}), G dividing q's {heads} heads"
+        raise ValueError(f"keys: expected {expected}, got {tuple(keys.shape)}")
     if values.shape[:3] != keys.shape[:3]:
         raise ValueError(f"values: expected shape {(*keys.shape[:3], 'Dv')}, as keys, got {tuple(values.shape)}")
     for name, store in (("keys", keys), ("values", values)):
@@ -303,12 +303,12 @@ class PagedKVCache(Rows):
                 twice, or names one that does not exist.
         """
         if not pools or not sequences or len(set(sequences)) < len(sequences):
-            wanted = "at least one pool and one sequence, each once"
-            raise ValueError(f"sequences: expected {wanted}, got {len(pools)} pools and {shown(sequences)}")
+            expected = "at least one pool and one sequence, each once"
+            raise ValueError(f"sequences: expected {expected}, got {len(pools)} pools and {shown(sequences)}")
         for pool in pools:
             if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
-                wanted = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
-                raise ValueError(f"pools: expected {wanted}, got {pool}")
+                expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
+                raise ValueError(f"pools: expected {expected}, got {pool}")
         batch = _Batch(tables, pools, sequences)
         return [cls(batch, layer) for layer in range(len(pools))]
 

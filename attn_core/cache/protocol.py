@@ -116,8 +116,8 @@ class Rows:
             return [count + tokens for count in self._counts]
         masks.length_mask(lengths, tokens)  # for its errors
         if lengths.shape != self.lengths.shape:
-            wanted = f"shape ({len(self._counts)},), one length a row"
-            raise ValueError(f"lengths: expected {wanted}, got {tuple(lengths.shape)}")
+            expected = f"shape ({len(self._counts)},), one length a row"
+            raise ValueError(f"lengths: expected {expected}, got {tuple(lengths.shape)}")
         return [count + new for count, new in zip(self._counts, lengths.tolist(), strict=True)]
 
     def _grow(self, counts: list[int], added: int | Tensor) -> None:
@@ -148,7 +148,7 @@ def check_tokens(k: Tensor, v: Tensor, batch: int, keys: Tensor, values: Tensor)
 def check_like(name: str, new: Tensor, store: Tensor, owner: str) -> None:
     """Check that ``new`` has the dtype and device of ``store`` and requires no gradient."""
     if new.dtype != store.dtype or new.device != store.device:
-        wanted = f"{owner} {store.dtype} on {store.device}"
-        raise ValueError(f"{name}: expected {wanted}, got {new.dtype} on {new.device}")
+        expected = f"{owner} {store.dtype} on {store.device}"
+        raise ValueError(f"{name}: expected {expected}, got {new.dtype} on {new.device}")
     if new.requires_grad:
         raise ValueError(f"{name}: expected no gradient, since a cache passes none back: use torch.no_grad()")

@@ -61,8 +61,8 @@ class RecurrentState(Rows):
             super().truncate(lengths)
             self.state = state
         elif not torch.equal(lengths.to(held), self.lengths):
-            wanted = f"{held.tolist()}, those before the last call, since sums cannot be divided"
-            raise ValueError(f"lengths: expected {wanted}, got {lengths.tolist()}")
+            expected = f"{held.tolist()}, those before the last call, since sums cannot be divided"
+            raise ValueError(f"lengths: expected {expected}, got {lengths.tolist()}")
 
     def reorder(self, rows: Tensor) -> None:
         """Choose rows, as ``Cache`` says."""
