@@ -357,7 +357,10 @@ def test_what_is_to_be_taken_instead_exists(name):
     assert callable(named(name if full else f"attn_core.{name}"))
 
 
-@pytest.mark.parametrize("name", sorted({n for text in MARKDOWN for n in re.findall(r"`(attn_(?:core|book)\.[\w.]+)", text)}))
+OURS = {name for text in MARKDOWN for name in re.findall(r"`(attn_(?:core|book)\.[\w.]+)", text)}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
 def test_every_path_of_ours_exists(name):
     assert named(name) is not None
 
