@@ -16,9 +16,9 @@ PAGE = ROOT / "api.md"
 HEAD = """# The package
 
 What the chapters import can be imported into any project. Each name below comes with the first sentence of its
-documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The heading is the
-module's path, so `from attn_core.masks import causal` imports the function listed under `attn_core.masks`. The
-contract that all mechanisms share is shown by `help(attn_core)`.
+documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The headings are modules
+of `attn_core`, so `from attn_core.masks import causal` imports a function listed under `masks`. The contract that all
+mechanisms share is shown by `help(attn_core)`.
 """
 LEFT_OUT = ("attn_core.contract", "attn_core.device", "attn_core.mechanisms.flash_triton")
 """Modules for those who change the package rather than use it, or whose names stand at the top already."""
@@ -65,7 +65,8 @@ def page() -> str:
                 known.add(id(value))
                 lines.append(f"- `{name}`: {first_sentence(value)}")
         if lines:
-            parts.append(f"## `{module.__name__}`\n\n" + "\n".join(lines) + "\n")
+            path = module.__name__.removeprefix("attn_core.")
+            parts.append(f"## `{path}`\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
