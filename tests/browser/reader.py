@@ -131,6 +131,10 @@ def turn_dark(page):
     for _ in range(3):
         if theme(page) != "dark":
             page.locator("button.theme-switch-button:visible").first.click()
+    # The button's tooltip fades in, and would be read half transparent.
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    page.wait_for_function("!document.querySelector('.tooltip')")
     settle(page)
 
 
