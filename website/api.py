@@ -50,7 +50,7 @@ def first_sentence(value: object) -> str:
     """The first sentence of a docstring, in Markdown."""
     paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", paragraph)[0]
-    return re.sub(r"([*_])(?=[^`]*(?:`[^`]*`[^`]*)*$)", r"\\\1", sentence.replace("``", "`"))
+    return re.sub(r"([*_<])(?=[^`]*(?:`[^`]*`[^`]*)*$)", r"\\\1", sentence.replace("``", "`"))
 
 
 def page() -> str:

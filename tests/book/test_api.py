@@ -10,9 +10,9 @@ def test_the_page_is_not_behind_the_package():
 
 def test_only_the_first_sentence_is_shown():
     def power(x):
-        """The square of ``x_1``, a 2*2 table. More of it here.
+        """The square of ``x_1``, a 2*2 table after <bos>. More of it here.
 
         And here.
         """
 
-    assert api.first_sentence(power) == r"The square of `x_1`, a 2\*2 table."
+    assert api.first_sentence(power) == r"The square of `x_1`, a 2\*2 table after \<bos>."
