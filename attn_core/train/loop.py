@@ -88,7 +88,7 @@ def fit(
         FloatingPointError: if the loss or its gradient became infinite or NaN; the message says at which step. The
             parameters are those before it, and the last checkpoint stands.
     """
-    arguments = locals().copy()  # by name
+    arguments = locals().copy()  # the settings by name, for their checks and for the checkpoint
     check_arguments(arguments)
     device = torch.device(device) if device is not None else default_device()
     mixed = Precision(precision, device)
