@@ -238,6 +238,9 @@ class MultiHeadAttention(nn.Module):
         k, v = self._project(queries, queries, before)
         shared = k if self.key is self.query else None
         if isinstance(cache, RecurrentState):
+            if cache.mechanism is not self.mechanism:
+                names = type(self.mechanism).__name__, type(cache.mechanism).__name__
+                raise ValueError(f"cache: expected the state of this layer's {names[0]}, got one of another {names[1]}")
             q, bias = self._project_q(queries, k, before, bias, shared)
             if mask is not None or bias is not None:
                 raise ValueError("cache: expected keys and values beside a mask or a bias, got a recurrent state")

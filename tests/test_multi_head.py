@@ -411,6 +411,16 @@ def test_a_recurrent_state_takes_no_mask_and_no_bias():
     )
 
 
+@torch.no_grad()
+def test_a_recurrent_state_of_another_mechanism_is_refused():
+    mechanism, x = Performer(4, 8), draw(2, 3, 24)
+    for other in (None, Performer(4, 8)):  # dense attention would silently become the Performer's, or another draw's
+        state = PerformerState(mechanism, 2, 6, value_dim=4)
+        with pytest.raises(ValueError, match="cache: expected the state of this layer's .*, got one of another Perf"):
+            make(24, 6, mechanism=other)(x, causal=True, cache=state)
+        assert state.longest == 0
+
+
 X = torch.zeros(2, 3, 12)
 
 

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
@@ -14,14 +14,14 @@ from attn_core.mechanisms.performer import Performer
 class RecurrentState(Rows):
     """A cache that keeps sums in place of keys and values, and so attends in the mechanism's place.
 
-    ``state`` is a tuple of tensors, one row of the batch each along their first axis. A subclass says in ``_step`` what
-    one token does to it. What a sum has taken in cannot be told apart again: ``truncate`` takes back the last call,
-    which is what a call that failed needs, and nothing before it.
+    ``mechanism`` is the one whose sums it keeps, and ``state`` a tuple of tensors, one row of the batch each along
+    their first axis. A subclass says in ``_step`` what one token does to it. What a sum has taken in cannot be told
+    apart again: ``truncate`` takes back the last call, which is what a call that failed needs, and nothing before it.
     """
 
-    def __init__(self, state: tuple[Tensor, ...]) -> None:
+    def __init__(self, mechanism: nn.Module, state: tuple[Tensor, ...]) -> None:
         super().__init__([0] * len(state[0]), state[0].device)
-        self.state = state
+        self.mechanism, self.state = mechanism, state
         self._before = self.lengths, state
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -90,7 +90,7 @@ class PerformerState(RecurrentState):
         dtype = torch.promote_types(mechanism.projection.dtype, torch.float32)
         self.projection = mechanism.projection.to(dtype) * head_dim**-0.25
         highest = self.projection.new_full((batch_size, num_kv_heads, features), -math.inf)
-        super().__init__((highest, highest.new_zeros(*highest.shape, value_dim + 1)))
+        super().__init__(mechanism, (highest, highest.new_zeros(*highest.shape, value_dim + 1)))
 
     def _step(self, state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         highest, sums = state

@@ -192,9 +192,10 @@ class LanguageModel(_SingleStack):
             raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
         if caches is None:
             caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
-        if len(caches) != len(self.stack.layers) or len(caches[0].lengths) != len(tokens):
+        rows = [len(cache.lengths) for cache in caches]
+        if rows != [len(tokens)] * len(self.stack.layers):
             expected = f"{len(self.stack.layers)}, one for each layer, of {len(tokens)} rows"
-            raise ValueError(f"caches: expected {expected}, got {len(caches)} of {len(caches[0].lengths)} rows")
+            raise ValueError(f"caches: expected {expected}, got {len(rows)} of {rows} rows")
         ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
         x = self._read(tokens, caches, ragged)
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]

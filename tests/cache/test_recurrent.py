@@ -79,4 +79,4 @@ def test_wrong_input_is_named():
     with pytest.raises(ValueError, match="^lengths: expected an integer tensor"):
         state.truncate([0, 0])
     with pytest.raises(NotImplementedError):
-        RecurrentState((torch.zeros(2, 3),)).attend(q, k, v)
+        RecurrentState(Performer(4, 8), (torch.zeros(2, 3),)).attend(q, k, v)

@@ -253,12 +253,11 @@ def test_a_language_model_goes_on_from_a_performers_sums():
     assert {x.shape for x in sums[0].state} == {(3, 2, 32), (3, 2, 32, 5)}
 
 
-@pytest.mark.parametrize(("layers", "rows"), [(1, 2), (2, 3)])
+@pytest.mark.parametrize(("layers", "rows"), [(1, 2), (2, 3), (0, 2)])
 def test_caches_for_other_layers_or_rows_are_refused(layers, rows):
     model, caches = LanguageModel(SMALL), [KVCache(rows, 4, 9, 4) for _ in range(layers)]
-    with pytest.raises(
-        ValueError, match=f"caches: expected 2, one for each layer, of 2 rows, got {layers} of {rows} r"
-    ):
+    got = rf"{layers} of \[{', '.join([str(rows)] * layers)}\] rows"
+    with pytest.raises(ValueError, match=f"caches: expected 2, one for each layer, of 2 rows, got {got}"):
         model.prefill(tokens(2, 4), torch.tensor([4, 2]), caches)
 
 
