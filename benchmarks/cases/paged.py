@@ -45,6 +45,8 @@ def blocks(lengths: list[int], groups: int, device: torch.device) -> tuple[Block
     """The rows in blocks, which are handed out in turn, as to sequences that grow together; the table, the lengths."""
     tables = BlockTables(sum(-(-length // BLOCK_SIZE) for length in lengths), BLOCK_SIZE)
     pool = BlockPool(tables.num_blocks, BLOCK_SIZE, groups, HEAD_DIM, device=device)
+    for store in (pool.keys, pool.values):  # `gathered` also reads the slots that are never written
+        store.zero_()
     sequences = [tables.add_sequence() for _ in lengths]
     for begin in range(0, max(lengths), BLOCK_SIZE):
         growth = {s: min(BLOCK_SIZE, n - begin) for s, n in zip(sequences, lengths, strict=True) if n > begin}
@@ -81,8 +83,6 @@ def gathered(lengths: list[int], groups: int, device: torch.device) -> Work:
     """All blocks into one tensor, then PyTorch's kernel."""
     _, pool, table, counts = blocks(lengths, groups, device)
     q, table, counts = queries(len(lengths), device), table.clamp(min=0), counts.to(device)
-    for store in (pool.keys, pool.values):
-        store.nan_to_num_()  # the last slots of the last blocks were never written, and this way reads them
 
     def work() -> Tensor:
         k, v = (store[table].transpose(1, 2).flatten(2, 3) for store in (pool.keys, pool.values))
