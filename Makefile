@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup book test lint unit coverage quick check notebooks site execute widgets api heads record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
+.PHONY: help setup book test lint unit coverage quick check notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -89,6 +89,9 @@ api: setup  ## write the page of public names
 
 heads: setup  ## write into each chapter's opening how long it takes
 	@$(PY) website/heads.py
+
+number: setup  ## number the chapters as _toc.yml lists them, files and mentions
+	@$(PY) website/number.py
 
 record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
 	$(PY) recorded/run.py $(RUNS)

@@ -1,4 +1,4 @@
-"""With and without attention: quality, alignment and sentence length, for chapter 2.
+"""With and without attention: quality, alignment and sentence length.
 
 Four models of like size, trained alike on the grammar's 24,000 pairs: a fixed context; Bahdanau's attention over an
 encoder that reads one way, and over one that reads both ways; and the last again from French to English.

@@ -1,4 +1,4 @@
-"""A captioner with soft and with hard attention, for chapter 9: what it writes, and where it looks for each word.
+"""A captioner with soft and with hard attention: what it writes, and where it looks for each word.
 
 On scenes that the project draws: two coloured objects to name, two grey ones to pass over, and eight pairs of a colour
 and a shape kept out of training. Every model is tested on new scenes of trained pairs, and on scenes of nothing but the

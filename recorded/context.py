@@ -1,4 +1,4 @@
-"""Words that need their paragraph: does a context blended into queries and keys help? For chapter 8.
+"""Words that need their paragraph: does a context blended into queries and keys help?
 
 Which of its two French nouns does an ambiguous English word mean? A linear layer reads it off the encoder's vector at
 the word; the paragraph's sentence that tells it is one to five sentences away. Compared are plain attention, its

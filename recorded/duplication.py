@@ -1,4 +1,4 @@
-"""Attention by hashing on a task that needs far lookups: the duplication task of Kitaev et al. 2020, for chapter 7.
+"""Attention by hashing on a task that needs far lookups: the duplication task of Kitaev et al. 2020.
 
 A sequence is 0 w 0 w, with w of random symbols; what counts is the second w. A causal language model of one layer, in
 which queries are the keys, is trained with full attention or with LSH attention of 1, 2 or 4 rounds, fresh hashes at

@@ -1,4 +1,4 @@
-"""What word vectors are worth that were pretrained on plain text, for chapter 5.
+"""What word vectors are worth that were pretrained on plain text.
 
 English vectors from the English side of the corpus alone: positive pointwise mutual information of words at most two
 places apart, then a truncated singular value decomposition. A small Transformer translates with a source embedding

@@ -1,4 +1,4 @@
-"""Where two models look that translate alike: encoders that read one way and both ways, for chapter 2."""
+"""Where two models look that translate alike: encoders that read one way and both ways."""
 
 from collections import Counter
 from pathlib import Path

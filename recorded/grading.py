@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 
 SEEDS = (0,)
-NAME = "01_attention_pooling"
+NAME = "01_pooling"
 CLASS = {"right": 130, "without its last answer": 40, "untouched": 26, "with an endless loop": 4}
 SECONDS = 20.0  # what a cell may take
 

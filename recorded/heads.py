@@ -1,4 +1,4 @@
-"""What single heads learn, and what each is worth: multi-head models of one size, for chapter 3.
+"""What single heads learn, and what each is worth: multi-head models of one size.
 
 The translator of `luong` with `MultiHeadAttention` in the score's place, 128 units shared by 1 to 8 heads, and with
 fewer key-value heads than query heads. Each head's own alignment error, and the translations with that head switched

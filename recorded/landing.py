@@ -15,7 +15,7 @@ SEEDS = (0,)
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Train chapter 2's live model, and keep its attention to the example."""
+    """Train the live model of the chapter on Bahdanau attention, and keep its attention to the example."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     torch.manual_seed(SEEDS[0])
     pairs = corpus().train

@@ -1,4 +1,4 @@
-"""Does a query that has read the last word align better after a surprise? For chapter 2.
+"""Does a query that has read the last word align better after a surprise?
 
 Bahdanau's model and Luong's, trained as in `luong`, are given the true words of the test set. Target words are sorted
 by the probability that the models, on average, had given to the word before.

@@ -1,4 +1,4 @@
-"""Luong's attention in all its forms, and hard attention, beside Bahdanau's, for chapter 2.
+"""Luong's attention in all its forms, and hard attention, beside Bahdanau's.
 
 All are trained as `bahdanau` was: on the same pairs, for as many steps, at the same learning rate.
 """

@@ -1,4 +1,4 @@
-"""Which positions extrapolate: small language models trained at length 32 and tested at 32, 64 and 128, for chapter 4.
+"""Which positions extrapolate: small language models trained at length 32 and tested at 32, 64 and 128.
 
 Two tasks. Words: the English sentences of the grammar in one stream; the loss of the same held-out words, with 0, 32
 and 96 further words before them. Copying: random letters, and at each the letter that stood `BACK` places before;

@@ -1,4 +1,4 @@
-"""What "it" looks at and what that is worth, for chapter 5: il or elle, with attention read, and with edges cut.
+"""What "it" looks at and what that is worth: il or elle, with attention read, and with edges cut.
 
 Small models learn sentences in which the reason tells which of two nouns "it" stands for: a Transformer that translates
 them among others, and an encoder whose output at "it" is classified. The noun pairs of the test are held out. Then

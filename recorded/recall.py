@@ -1,4 +1,4 @@
-"""Associative recall at growing lengths: what each mechanism of chapters 6 and 7 still finds, and what it costs.
+"""Associative recall at growing lengths: what each mechanism of part III still finds, and what it costs.
 
 A sequence holds pairs and `QUESTIONS` questions in random order. A pair is one token that carries a key and a value,
 and no two pairs have the same key; a question carries the key of one of the pairs, and its answer is that pair's value.

@@ -1,4 +1,4 @@
-"""Bahdanau's model on real sentences, beside d2l's at equal minutes, for chapter 2.
+"""Bahdanau's model on real sentences, beside d2l's at equal minutes.
 
 All models see the same 20,000 pairs in the same vocabularies. Ours is trained for a number of epochs; each model of
 d2l's classes then gets as many seconds as that took, by its own training loop. Needs d2l and the archive

@@ -1,6 +1,6 @@
 """The two translators that readers run in the page, and what eight bits a weight cost them.
 
-Chapter 2's model with attention and chapter 5's Transformer, of a size that fits into a page, learn the grammar's
+Bahdanau's model with attention and a Transformer, of a size that fits into a page, learn the grammar's
 24,000 pairs. What `Translator` shows of them goes to `results/translators/`, a file for each.
 """
 

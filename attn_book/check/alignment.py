@@ -1,4 +1,4 @@
-"""Checks of chapter 2: the alignment error rate, and test pairs that leak from the training pairs."""
+"""Checks of the alignment error rate, and test pairs that leak from the training pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attn_core.metrics import true_sources
 
 _TRAIN = ("chapters/02_bahdanau", "Train it")
 _LINKS = ("chapters/02_bahdanau", "Sentences whose alignment is known")
-_PEOPLE = ("chapters/02_luong", "Sentences that people wrote")
+_PEOPLE = ("chapters/03_luong", "Sentences that people wrote")
 
 Links = list[tuple[int, int]]
 Pairs = list[tuple[str, str]]

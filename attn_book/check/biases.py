@@ -1,4 +1,4 @@
-"""Checks of chapter 4: positions as a bias on the scores."""
+"""Checks of positions as a bias on the scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import ALiBi
 
-_PAGE = "chapters/04_self_attention"
+_PAGE = "chapters/05_self_attention"
 _ADDED = (_PAGE, "Added, or inside the scores?")
 _ALIBI = (_PAGE, "ALiBi")
 

@@ -1,4 +1,4 @@
-"""Checks of chapter 7: buckets by a hash, and buckets that are learned."""
+"""Checks of buckets by a hash, and buckets that are learned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/07_sparse"
+_PAGE = "chapters/09_sparse"
 _WORTH = (_PAGE, "Which pairs would be worth it?")
 _SHARED = (_PAGE, "Queries that are keys")
 _SORT = (_PAGE, "Sort, then cut")

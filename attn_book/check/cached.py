@@ -1,4 +1,4 @@
-"""Checks of chapter 3: attention with a cache, and the values' bias moved into the output projection."""
+"""Checks of attention with a cache, and the values' bias moved into the output projection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 
-_PAGE = "chapters/03_multi_head"
+_PAGE = "chapters/04_multi_head"
 _USES = (_PAGE, "One layer, three uses")
 _HEADS = (_PAGE, "Heads by hand")
 

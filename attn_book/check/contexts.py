@@ -1,4 +1,4 @@
-"""Checks of chapter 8: prefix and sentence contexts, a gate, and a score with a matrix of the text."""
+"""Checks of prefix and sentence contexts, a gate, and a score with a matrix of the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.context import blend
 
-_PAGE = "chapters/08_context"
+_PAGE = "chapters/11_context"
 _FORMULA = (_PAGE, "A formula that does not multiply")
 _GATES = (_PAGE, "Gates")
 _GLOBAL = (_PAGE, "Global")

@@ -1,4 +1,4 @@
-"""Checks of chapter 2: Bahdanau's context vector, and Luong's local attention."""
+"""Checks of Bahdanau's context vector, and Luong's local attention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
-_POOLING, _BAHDANAU, _LUONG = "chapters/01_attention_pooling", "chapters/02_bahdanau", "chapters/02_luong"
+_POOLING, _BAHDANAU, _LUONG = "chapters/01_pooling", "chapters/02_bahdanau", "chapters/03_luong"
 _MASKS = (_POOLING, "What may not be looked at")
 _BEND = (_POOLING, "Why the perceptron needs its bend")
 _GROWS = (_POOLING, "What grows with the size")

@@ -1,4 +1,4 @@
-"""Checks of chapter 2: the REINFORCE gradient of hard attention, and its variance."""
+"""Checks of the REINFORCE gradient of hard attention, and its variance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_CHOICE = ("chapters/02_luong", "One word at a time")
+_CHOICE = ("chapters/03_luong", "One word at a time")
 
 
 def _choice_cases(draw: Inputs) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Checks of chapter 3: multi-head attention, and grouped-query attention."""
+"""Checks of multi-head attention, and grouped-query attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 from attn_core.multi_head import MultiHeadAttention
 
-_POOLING, _PAGE = "chapters/01_attention_pooling", "chapters/03_multi_head"
+_POOLING, _PAGE = "chapters/01_pooling", "chapters/04_multi_head"
 _SCALE = (_POOLING, "Why divide by √d?")
 _MASKS = (_POOLING, "What may not be looked at")
 _ROLES = (_POOLING, "Queries, keys and values")

@@ -1,4 +1,4 @@
-"""Checks of chapter 1: a leave-one-out estimate, and the gradient with respect to the scores."""
+"""Checks of a leave-one-out estimate, and the gradient with respect to the scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
-_PAGE = "chapters/01_attention_pooling"
+_PAGE = "chapters/01_pooling"
 _AVERAGE = (_PAGE, "From the average to a weighted average")
 _WIDTH = (_PAGE, "Learning the width")
 _MASKS = (_PAGE, "What may not be looked at")

@@ -1,4 +1,4 @@
-"""Checks of chapter 7: features from a Taylor series, a decaying state in chunks, and a state that is continued."""
+"""Checks of features from a Taylor series, a decaying state in chunks, and a state that is continued."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/07_linear"
+_PAGE = "chapters/10_linear"
 _BRACKETS = (_PAGE, "Move the brackets")
 _OTHER = (_PAGE, "Another attention")
 _STATE = (_PAGE, "A recurrent network")

@@ -1,4 +1,4 @@
-"""Checks of chapter 6: gathering keys from a paged cache, and the blocks that a window touches."""
+"""Checks of gathering keys from a paged cache, and the blocks that a window touches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/06_serving"
+_PAGE = "chapters/08_serving"
 _PAGES = (_PAGE, "Pages")
 _THROUGH = (_PAGE, "Attention through the table")
 _WINDOWS = (_PAGE, "Windows and sinks")

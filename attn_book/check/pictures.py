@@ -1,4 +1,4 @@
-"""Checks of chapter 9: the contrastive loss, its smallest value with repeated captions, and exchanged colours."""
+"""Checks of the contrastive loss, its smallest value with repeated captions, and exchanged colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.vision import contrastive_loss as right_loss
 
-_PAGE = "chapters/09_images"
+_PAGE = "chapters/14_pictures"
 _SPACE = (_PAGE, "Two encoders, one space")
 _SENTENCE = (_PAGE, "An image as a sentence")
 _TRAINING = (_PAGE, "A short training")

@@ -1,4 +1,4 @@
-"""Checks of chapter 1: weights from a kernel, a temperature for a given entropy, and dot-product attention."""
+"""Checks of weights from a kernel, a temperature for a given entropy, and dot-product attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention as right_attention
 
-_PAGE = "chapters/01_attention_pooling"
+_PAGE = "chapters/01_pooling"
 _AVERAGE = (_PAGE, "From the average to a weighted average")
 _MASKS = (_PAGE, "What may not be looked at")
 _SCALE = (_PAGE, "Why divide by √d?")

@@ -1,4 +1,4 @@
-"""Checks of chapter 4: sinusoidal positions, and how a product of two of them tells before from after."""
+"""Checks of sinusoidal positions, and how a product of two of them tells before from after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import sinusoidal
 
-_PAGE = "chapters/04_self_attention"
+_PAGE = "chapters/05_self_attention"
 _WHERE = (_PAGE, "Where am I?")
 _WAVES = (_PAGE, "Counting with waves")
 _SHIFT = (_PAGE, "A shift is a rotation")

@@ -1,4 +1,4 @@
-"""Checks of chapter 9: masked inputs and targets, and the pseudo-log-likelihood of a sentence."""
+"""Checks of masked inputs and targets, and the pseudo-log-likelihood of a sentence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_HIDDEN = ("chapters/09_pretraining", "What to put in the place of a hidden word")
-_TASK = ("chapters/09_pretraining", "A task without labels")
+_HIDDEN = ("chapters/12_pretraining", "What to put in the place of a hidden word")
+_TASK = ("chapters/12_pretraining", "A task without labels")
 
 
 # Words that are hidden.

@@ -1,4 +1,4 @@
-"""Check of chapter 4: scores with rotary position embeddings (RoPE)."""
+"""Check of scores with rotary position embeddings (RoPE)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.check.positional import waves
 from attn_core.positions import Rotary
 
-_PAGE = "chapters/04_self_attention"
+_PAGE = "chapters/05_self_attention"
 _WHERE = (_PAGE, "Where am I?")
 _ADDED = (_PAGE, "Added, or inside the scores?")
 _ROTARY = (_PAGE, "Rotary")
-_SCALE = ("chapters/01_attention_pooling", "Why divide by √d?")
+_SCALE = ("chapters/01_pooling", "Why divide by √d?")
 
 
 def _rotary_cases(draw: Inputs) -> Iterator[Case]:

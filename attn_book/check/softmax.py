@@ -1,4 +1,4 @@
-"""Checks of chapter 1: the softmax with a mask, and its gradient."""
+"""Checks of the softmax with a mask, and its gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
-_PAGE = "chapters/01_attention_pooling"
+_PAGE = "chapters/01_pooling"
 _MASKS = (_PAGE, "What may not be looked at")
 _SCALE = (_PAGE, "Why divide by √d?")
 

@@ -1,4 +1,4 @@
-"""Checks of chapter 7: the number of pairs in a window, the layers that a pattern needs, and a pattern as a mask."""
+"""Checks of the number of pairs in a window, the layers that a pattern needs, and a pattern as a mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/07_sparse"
+_PAGE = "chapters/09_sparse"
 _WINDOW = (_PAGE, "A window")
 _REACH = (_PAGE, "How far does it hear?")
 _HOLES = (_PAGE, "Holes")

@@ -1,4 +1,4 @@
-"""Checks of chapter 6: the tiles of scores that a mask leaves to be computed."""
+"""Checks of the tiles of scores that a mask leaves to be computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.online import OnlineSoftmax
 
-_PAGE = "chapters/06_flash"
+_PAGE = "chapters/07_flash"
 _TILES = (_PAGE, "Tiles")
 _SKIP = (_PAGE, "What is hidden can be skipped")
 

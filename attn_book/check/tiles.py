@@ -1,4 +1,4 @@
-"""Checks of chapter 6: the online softmax over tiles, and the merge of two halves of a row."""
+"""Checks of the online softmax over tiles, and the merge of two halves of a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/06_flash"
+_PAGE = "chapters/07_flash"
 _ONCE = (_PAGE, "The softmax in one pass")
 _OUTPUT = (_PAGE, "The output too")
 

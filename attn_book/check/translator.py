@@ -1,4 +1,4 @@
-"""Checks of chapter 5: add & norm, label smoothing, and a step of beam search."""
+"""Checks of add & norm, label smoothing, and a step of beam search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/05_transformer"
+_PAGE = "chapters/06_transformer"
 _BLOCK = (_PAGE, "By hand")
 _NORM = (_PAGE, "Why layer norm")
 _TRAIN = (_PAGE, "Train it")

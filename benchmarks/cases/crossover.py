@@ -29,7 +29,7 @@ ANY = 1e30
 
 
 def tiled(length: int, causal: bool) -> Attention:
-    """Exact attention in tiles, as chapter 6 writes it."""
+    """Exact attention in tiles, as the chapter on flash attention writes it."""
     return flash_attention
 
 

@@ -35,23 +35,23 @@ PERCENT = re.compile(r"(?:\s|\u00a0)*(?:%|per cent)|(?:,| and| to| or|–)[^.;]{
 # Numbers that no cell of the page prints, and where each comes from.
 SOURCES = {
     "02_bahdanau": {"100": "the greatest BLEU, by definition"},
-    "02_luong": {"24,000": "the training set of corpus(), on which recorded/luong.py trains"},
-    "04_self_attention": {"3.5": "a section of Vaswani et al. 2017"},
-    "05_transformer": {"213": "Vaswani et al. 2017, table 3", "150000": "part of a command of recorded/scale.py"},
-    "06_flash": {"227": "NVIDIA's tuning guide for the H100"},
-    "06_serving": {
+    "03_luong": {"24,000": "the training set of corpus(), on which recorded/luong.py trains"},
+    "05_self_attention": {"3.5": "a section of Vaswani et al. 2017"},
+    "06_transformer": {"213": "Vaswani et al. 2017, table 3", "150000": "part of a command of recorded/scale.py"},
+    "07_flash": {"227": "NVIDIA's tuning guide for the H100"},
+    "08_serving": {
         "4,096": "Jiang et al. 2023, table 1",
         "16,384": "the memory that the exercise of the text sets, eight times 2,048",
         "127.5": "(256 - 1) / 2",
         "26": "Kwon et al. 2023, section 7.1",
         "192": "twelve blocks of 16",
     },
-    "07_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
-    "09_images": {
+    "09_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
+    "14_pictures": {
         "17": "what convolutions of 5, 3 and 3 with stride 2 see: 1 + 4 + 4 + 8",
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "09_pretraining": {
+    "12_pretraining": {
         "96,000": "3,000 batches of 32",
         "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
         "97": "Devlin et al. 2019",

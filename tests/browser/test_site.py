@@ -64,7 +64,7 @@ def test_the_landing_heatmap_is_live(visit, width):
     assert seen.wrong == []
 
 
-@pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/05_transformer.html"])
+@pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/06_transformer.html"])
 def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     seen = visit(path)
     card = seen.page.locator(".attn-translator").first

@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from attn_book.check.difference import difference, unchanged
 from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
 
-READ = ("chapters/01_attention_pooling", "Queries, keys and values")
+READ = ("chapters/01_pooling", "Queries, keys and values")
 
 
 def cases(draw):
@@ -68,7 +68,7 @@ def test_a_known_mistake_is_named_with_where_to_read():
     assert str(caught.value).splitlines() == [
         "double: not yet, on a row.",
         "This is what comes out when 2 is added. Adding is not doubling.",
-        "To read: “Queries, keys and values” in chapters/01_attention_pooling. For a hint:",
+        "To read: “Queries, keys and values” in chapters/01_pooling. For a hint:",
         "check.hint(check.double).",
     ]
 

@@ -11,7 +11,7 @@ from exercises.gradebook import open_gradebook, record
 from exercises.grading import Graded
 from tests.exercises.course import answered, cell_named, hand_in, make_course, released, solutions, with_cell
 
-NAME = "01_attention_pooling"
+NAME = "01_pooling"
 
 
 @pytest.fixture(scope="module")

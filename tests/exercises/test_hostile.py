@@ -7,7 +7,7 @@ from exercises.grade import grade_all
 from exercises.gradebook import open_gradebook, scores
 from tests.exercises.course import answered, cell_named, hand_in, make_course, solutions, with_cell
 
-NAME = "01_attention_pooling"
+NAME = "01_pooling"
 LOOP = "import time\nwhile True:\n    time.sleep(1)"  # which takes no time from the others
 # What a student adds to a right notebook. The points stay: what was right is right.
 HARMLESS = {

@@ -12,7 +12,7 @@ import pytest
 from exercises.gradebook import open_gradebook
 from tests.exercises.course import ROOT, answered, cell_named, hand_in, make_course, released, solutions
 
-NAME = "01_attention_pooling"
+NAME = "01_pooling"
 
 
 @pytest.fixture(scope="module")

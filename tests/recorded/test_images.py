@@ -1,4 +1,4 @@
-"""The recorded runs of chapter 9 at tiny sizes: everything is measured, and what is counted is counted again."""
+"""The recorded runs on pictures at tiny sizes: everything is measured, and what is counted is counted again."""
 
 import json
 
