@@ -1,4 +1,4 @@
-"""The chapters' numbers: those of their files follow the table of contents, and each mention has the number of its file."""
+"""The chapters' numbers: files follow the table of contents, and each mention has the number of its file."""
 
 import re
 
@@ -35,7 +35,10 @@ def test_an_inserted_chapter_moves_those_behind_it():
     names = number.renamed({"parts": [{"numbered": True, "chapters": chapters}, {"chapters": [{"file": "glossary"}]}]})
     assert names == {"01_a": "01_a", "00_new": "02_new", "02_b": "03_b"}
     text = "[Chapter 2](02_b) and [chapter 0](chapters/00_new), but 02_bc; quizzes/02_b.json"
-    assert number.numbered(text, names) == "[Chapter 3](03_b) and [chapter 2](chapters/02_new), but 02_bc; quizzes/03_b.json"
+    assert (
+        number.numbered(text, names)
+        == "[Chapter 3](03_b) and [chapter 2](chapters/02_new), but 02_bc; quizzes/03_b.json"
+    )
 
 
 @pytest.mark.parametrize("stems", [("01_a", "two"), ("01_a", "02_a")])
