@@ -41,8 +41,16 @@ def _is_unused(script: Any) -> bool:
 def drop_unused_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Remove from a page the scripts that only a live kernel would use."""
-    context["script_files"] = [script for script in context["script_files"] if not _is_unused(script)]
+    """Remove from a page the scripts that only a live kernel would use, and MathJax where there is no formula.
+
+    Sphinx asks whether a page or any page that it lists has formulas, and so would load MathJax on the first page.
+    """
+    formulas = app.builder.name != "html" or app.env.get_domain("math").data["has_equations"].get(pagename, False)
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if not _is_unused(script) and (formulas or "mathjax" not in str(getattr(script, "filename", "")))
+    ]
 
 
 def name_folded_pages(

@@ -50,12 +50,13 @@ function draw({ model, el, listen, signal }) {
   const legend = part("legend", span("key", "0", span("ramp"), scale));
   const heads = makeHeads(engine.heads, listen, show, turn);
   const spoken = output("unseen");
+  const more = make("details", { class: "attn-more" }, make("summary", {}, TEXT.more), settled, facts);
   const root = card(
     "translator",
     TEXT.title,
     part("bar", span("title", TEXT.title), span("kind", TEXT.kinds[engine.kind])),
-    form, unknown, samples, settled, printed, earlier, line.line, line.others, part("result", facts, undo),
-    reading, part("columns", part("chart", map.box, legend), heads.box), spoken,
+    part("work", form, unknown, samples, printed, earlier, line.line, line.others, undo, more),
+    part("seen", reading, part("columns", part("chart", map.box, legend), heads.box)), spoken,
   );
 
   const settings = { beam: 1, temperature: 0, seed: 1, view: -1, off: new Set(), why: "" };
@@ -241,7 +242,13 @@ function draw({ model, el, listen, signal }) {
     reading.textContent = TEXT.reads(named(t), best.map((k) => TEXT.looked(name(k), hundredths(row[k]))).join(", "));
   }
 
-  const fit = () => map.layout(Math.min(el.clientWidth || 640, isPrinted() ? 660 : Infinity) - 34, isPrinted());
+  // The map stands beside the words where there is room for both.
+  function fit() {
+    const width = Math.min(el.clientWidth || 640, isPrinted() ? 660 : Infinity) - 34;
+    const isWide = width >= 780 && !engine.heads.length;
+    root.classList.toggle("attn-wide", isWide);
+    map.layout(isWide ? (width - 28) / 2 : width, isPrinted());
+  }
   function layout() {
     ramp = rampOf(root);
     followSentence(); // it may have changed before the widget came onto the page
