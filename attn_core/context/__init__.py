@@ -15,8 +15,8 @@ from attn_core.context.forms import (
     GlobalContext,
     HierarchicalContext,
     global_context,
+    sentence_members,
 )
-from attn_core.context.sentences import sentence_members
 
 __all__ = [
     "AttentionPooling",
