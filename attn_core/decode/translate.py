@@ -1,7 +1,8 @@
 """From sentences in words to sentences in words."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,7 @@ def translate(
     check_integer("beam_size", beam_size)
     check_integer("batch_size", batch_size)
     device = next(model.parameters()).device
+    search: Any = partial(beam, beam_size=beam_size, length_penalty=length_penalty) if beam_size > 1 else greedy
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     results: list[Translation | None] = [None] * len(sentences)
     for begin in range(0, len(order), batch_size):
@@ -53,17 +55,7 @@ def translate(
         source = pad(encoded).to(device)
         lengths = torch.tensor([len(row) for row in encoded], device=device)
         with evaluating(model):
-            if beam_size == 1:
-                hypotheses = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
-            else:
-                hypotheses = beam(
-                    model,  # type: ignore[arg-type]
-                    source,
-                    lengths,
-                    max_length=max_length,
-                    beam_size=beam_size,
-                    length_penalty=length_penalty,
-                )
+            hypotheses = search(model, source, lengths, max_length=max_length)
         for i, row, hypothesis in zip(chosen, encoded, hypotheses, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()
