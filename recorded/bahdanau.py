@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from attn_book.alignment import alignment_error, diagonal_guess, true_sources
 from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode import teacher_forced_attention, translate
-from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match, true_sources
+from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
 from attn_core.train import History, fit
 

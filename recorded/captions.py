@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
+from attn_book.alignment import alignment_error, true_sources
+from attn_book.captioner import ImageEncoder, region_maps
 from attn_book.corpus import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
 from attn_core.decode import greedy
-from attn_core.metrics import alignment_error, exact_match, true_sources
+from attn_core.metrics import exact_match
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
 from attn_core.train import target_loss
-from attn_core.vision import ImageEncoder, region_maps
 from recorded.bahdanau import rounded
 from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, side_by_side, to_keep, train
 

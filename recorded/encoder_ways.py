@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from attn_book.alignment import true_sources
 from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Pair, Vocab
 from attn_core.decode import teacher_forced_attention
-from attn_core.metrics import true_sources
 from recorded.bahdanau import train
 
 SEEDS = (0,)

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from attn_book.alignment import alignment_error
 from attn_book.corpus import EXAMPLE, corpus
 from attn_core.data import Batch, Batches, Pair, Vocab
 from attn_core.decode import teacher_forced_attention, translate
-from attn_core.metrics import alignment_error, bleu, exact_match
+from attn_core.metrics import bleu, exact_match
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq import (
     BahdanauDecoder,

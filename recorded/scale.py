@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from attn_core.data import Batches, Vocab, tatoeba_corpus
+from attn_book.tatoeba import tatoeba_corpus
+from attn_core.data import Batches, Vocab
 from attn_core.decode import translate
 from attn_core.metrics import bleu, exact_match
 from attn_core.train import distributed, fit, smoothed_loss

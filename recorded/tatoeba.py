@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from attn_book import tatoeba
 from attn_book.companion import load_d2l
-from attn_core.data import Batches, Corpus, Vocab, tatoeba, tatoeba_corpus, tokenize
+from attn_book.tatoeba import tatoeba_corpus
+from attn_core.data import Batches, Corpus, Vocab, tokenize
 from attn_core.decode import translate
 from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq

@@ -277,8 +277,6 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
     ("call", "message"),
     [
         (lambda: top_k(LOGITS, 0), "k: expected an integer of at least 1, got 0"),
-        (lambda: top_k([1.0], 1), "logits: expected a floating tensor .* got list"),
-        (lambda: top_p(torch.tensor([1, 2]), 0.5), "logits: expected a floating tensor .* got torch.int64"),
         (lambda: top_p(LOGITS, 0.0), r"p: expected a probability in \(0, 1\], got 0.0"),
         (lambda: top_p(LOGITS, 1.1), r"p: expected a probability in \(0, 1\], got 1.1"),
         (lambda: Sampler(temperature=0), r"temperature: expected a finite number above 0 \(pick=argmax .*\), got 0"),
@@ -289,9 +287,6 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         (lambda: Sampler(top_k=True), "top_k: expected an integer"),
         (lambda: Sampler(top_p=0), "top_p: expected a probability"),
         (lambda: Sampler(top_p=math.nan), "top_p: expected a probability .* got nan"),
-        (lambda: Sampler(generator=5), "generator: expected a torch.Generator, got int"),
-        (lambda: Sampler(generator=seeded())(LOGITS[None].to("meta")), "generator: expected one on meta"),
-        (lambda: Sampler().probabilities(5), "logits: expected a floating tensor .* got int"),
         (lambda: sample(translator(), SOURCE, LENGTHS, max_length=0), "max_length: expected an integer of at least 1"),
         (
             lambda: sample(translator(), SOURCE, LENGTHS, max_length=2, pick=lambda logits: logits.argmax()),
@@ -303,9 +298,7 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         ),
         (lambda: generate(language_model(), [[4]], max_new_tokens=0), "max_new_tokens: expected an integer"),
         (lambda: generate(language_model(), [], max_new_tokens=2), "prompts: expected at least one"),
-        (lambda: generate(language_model(), [[4], []], max_new_tokens=2), r"prompts: .* got \[\]"),
-        (lambda: generate(language_model(), [4, 5], max_new_tokens=2), "prompts: expected sequences .* got 4"),
-        (lambda: generate(language_model(), [["the"]], max_new_tokens=2), r"prompts: expected .* got \['the'\]"),
+        (lambda: generate(language_model(), [[4], []], max_new_tokens=2), r"prompts: .* got \[\[4\], \[\]\]"),
         (lambda: generate(language_model(), [[9]], max_new_tokens=2), "tokens: expected token ids from 0 to 8, got 9"),
     ],
 )

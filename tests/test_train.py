@@ -13,7 +13,6 @@ from attn_core.pretrain import masked_and_next_loss
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import cosine, fit, smoothed_loss, target_loss, token_loss
 from attn_core.vision import pair_loss
-from attn_core.vision.captioner import doubly_stochastic_loss
 
 LETTERS = "abcdefgh"
 
@@ -171,7 +170,6 @@ def test_a_loss_that_needs_the_whole_batch_is_refused_where_it_would_be_split(mo
     for loss, name in (
         (pair_loss, "pair_loss"),
         (masked_and_next_loss, "masked_and_next_loss"),
-        (doubly_stochastic_loss(), "doubly_stochastic_loss.<locals>.loss"),
     ):
         with pytest.raises(ValueError, match=message.format(name)):
             quiet(net, loss=loss, accumulate=2)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attn_book.alignment import alignment_error as right_error
+from attn_book.alignment import true_sources
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
-from attn_core.metrics import alignment_error as right_error
-from attn_core.metrics import true_sources
 
 _TRAIN = ("chapters/02_bahdanau", "Train it")
 _LINKS = ("chapters/02_bahdanau", "Sentences whose alignment is known")

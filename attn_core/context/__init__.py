@@ -9,21 +9,18 @@ Source: Yang et al. 2019 (Context-Aware Self-Attention Networks); Yang et al. 20
 """
 
 from attn_core.context.attention import ContextAttention, blend
-from attn_core.context.encoder import ContextEncoder, ContextLayer
 from attn_core.context.forms import (
     AttentionPooling,
     DynamicContext,
     GlobalContext,
     HierarchicalContext,
     global_context,
+    sentence_members,
 )
-from attn_core.context.sentences import sentence_members
 
 __all__ = [
     "AttentionPooling",
     "ContextAttention",
-    "ContextEncoder",
-    "ContextLayer",
     "DynamicContext",
     "GlobalContext",
     "HierarchicalContext",

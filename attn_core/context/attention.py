@@ -103,10 +103,6 @@ class ContextAttention(nn.Module):
         (_, of_queries), (_, of_keys) = self._blended(x, context)
         return of_queries, of_keys
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, context_dim={self.query_context.in_features}"
-
     def _blended(self, x: Tensor, context: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Queries and keys ``(B, T, C)``, each with its weights ``(B, T, 1)`` of the context."""
         both = []

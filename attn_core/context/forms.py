@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.context.sentences import check_words, sentence_members
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integer, check_integers, kind
 from attn_core.mechanisms.dense import attention, attention_with_weights
 
 
@@ -30,8 +29,33 @@ def global_context(x: Tensor, mask: Tensor | None = None) -> Tensor:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, size), got {kind(x)}")
     if mask is None:
         return x.sum(1, keepdim=True) / max(x.shape[1], 1)
-    check_words(mask, x)
+    _check_words(mask, x)
     return _words(x, mask).sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+
+
+def sentence_members(sentence_numbers: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Which of T words are in each of N sentences, N being one more than the highest number, at least 1.
+
+    Shapes: ``sentence_numbers (B, T)``, integers 0, 1, 2, …; ``mask (B, T)``, True = a word, False = padding, which is
+    in no sentence whatever its number. Returns ``(B, N, T)``; a sentence without words, as a short paragraph's last
+    ones, has a row of False.
+
+    Raises:
+        ValueError: if ``sentence_numbers`` is not an integer tensor of two axes or puts a word into a sentence below 0
+            or above T − 1, or if ``mask`` is not a boolean tensor of its shape.
+    """
+    check_integers("sentence_numbers", sentence_numbers, axes=2)
+    if mask is not None:
+        _check_words(mask, sentence_numbers)
+    true = sentence_numbers if mask is None else sentence_numbers[mask]
+    low, high = (int(x) for x in torch.aminmax(true)) if true.numel() else (0, 0)
+    length = sentence_numbers.shape[1]
+    if low < 0 or high >= max(length, 1):  # a number of millions would ask for as many sentences
+        wrong = low if low < 0 else high
+        raise ValueError(f"sentence_numbers: expected numbers from 0 to {length - 1} at words, got {wrong}")
+    numbers = torch.arange(high + 1, device=sentence_numbers.device)
+    members = sentence_numbers[:, None] == numbers[:, None]
+    return members if mask is None else members & mask[:, None]
 
 
 class GlobalContext(nn.Module):
@@ -48,7 +72,6 @@ class GlobalContext(nn.Module):
 
     def forward(self, x: Tensor, sentence_numbers: Tensor, mask: Tensor | None = None) -> Tensor:
         """``x (B, T, C)`` to ``(B, 1, C)``; ``mask (B, T)`` is True at words."""
-        _check(x, self.context_dim, sentence_numbers)
         return global_context(x, mask)
 
 
@@ -78,18 +101,7 @@ class AttentionPooling(nn.Module):
 
         Shapes: ``x (B, S, C)``; ``members (B, N, S)``, True where a vector is in the group. One that is in no group
         counts nowhere, whatever it holds.
-
-        Raises:
-            ValueError: if an input has another size or kind.
         """
-        _check_size_of(x, self.hidden.in_features)
-        if not isinstance(members, Tensor) or members.dtype != torch.bool or members.dim() != 3:
-            raise ValueError(
-                f"members: expected a boolean tensor of shape (batch, groups, length), got {kind(members)}"
-            )
-        if (members.shape[0], members.shape[2]) != tuple(x.shape[:2]):
-            shape = f"({x.shape[0]}, groups, {x.shape[1]}), to go with x"
-            raise ValueError(f"members: expected shape {shape}, got {tuple(members.shape)}")
         x = _words(x, members.any(1))
         keys = torch.tanh(self.hidden(x))
         questions = self.question.to(keys.dtype).expand(len(x), members.shape[1], -1)
@@ -178,13 +190,16 @@ def _words(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
 
 
-def _check_size_of(x: Tensor, size: int) -> None:
+def _check(x: Tensor, size: int, sentence_numbers: Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
-
-
-def _check(x: Tensor, size: int, sentence_numbers: Tensor) -> None:
-    _check_size_of(x, size)
     if not isinstance(sentence_numbers, Tensor) or sentence_numbers.shape != x.shape[:2]:
         shape = tuple(x.shape[:2])
         raise ValueError(f"sentence_numbers: expected shape {shape}, as x, got {kind(sentence_numbers)}")
+
+
+def _check_words(mask: Tensor, of: Tensor) -> None:
+    """``mask`` says of each of the words ``of (B, T, …)`` whether it is one."""
+    shape = tuple(of.shape[:2])
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or tuple(mask.shape) != shape:
+        raise ValueError(f"mask: expected a boolean tensor of shape {shape}, got {kind(mask)}")

@@ -1,8 +1,7 @@
-"""Text to tokens to batches: sentence pairs, real ones from Tatoeba, vocabularies, batches."""
+"""Text to tokens to batches: sentence pairs, vocabularies, batches."""
 
 from attn_core.data.batches import Batch, Batches, EpochBatches, TensorBatch
 from attn_core.data.pairs import Corpus, Pair
-from attn_core.data.tatoeba import tatoeba_corpus
 from attn_core.data.tokens import tokenize
 from attn_core.data.vocab import Vocab
 
@@ -14,6 +13,5 @@ __all__ = [
     "Pair",
     "TensorBatch",
     "Vocab",
-    "tatoeba_corpus",
     "tokenize",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, Generic, Self, TypeVar
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_integer, shown
+from attn_core.contract import check_integer
 from attn_core.data.pairs import Pair
 from attn_core.data.vocab import Vocab
 
@@ -120,8 +120,8 @@ class Batches(EpochBatches[Batch]):
     """The batches of sentence pairs. With a seed, pairs of similar length are together, so that little is padding.
 
     Raises:
-        ValueError: if there are no pairs, something is not a ``Pair`` or a ``Vocab``, ``batch_size`` is below 1, or
-            ``seed`` is neither None nor an integer of at least 0.
+        ValueError: if there are no pairs, ``batch_size`` is below 1, or ``seed`` is neither None nor an integer of at
+            least 0.
     """
 
     def __init__(
@@ -133,17 +133,9 @@ class Batches(EpochBatches[Batch]):
         batch_size: int,
         seed: int | None = None,
     ) -> None:
-        for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
-            if not isinstance(vocab, Vocab):
-                raise ValueError(f"{name}: expected a Vocab, got {shown(vocab)}")
-        if not isinstance(pairs, Iterable):
-            raise ValueError(f"pairs: expected Pair objects, got {shown(pairs)}")
         self.pairs = tuple(pairs)
         if not self.pairs:
             raise ValueError("pairs: expected at least one pair, got none")
-        for pair in self.pairs:
-            if not isinstance(pair, Pair):
-                raise ValueError(f"pairs: expected Pair objects, got {shown(pair)}")
         super().__init__(len(self.pairs), batch_size, seed)
         self._sources = [torch.tensor([*source_vocab.encode(p.source), Vocab.EOS]) for p in self.pairs]
         self._targets = [torch.tensor([Vocab.BOS, *target_vocab.encode(p.target), Vocab.EOS]) for p in self.pairs]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integer, is_number
 
 Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
@@ -25,11 +25,10 @@ def top_k(logits: Tensor, k: int) -> Tensor:
     Shapes: ``logits (…, V)``, to the same shape. Of equal logits no more are kept than there is room for.
 
     Raises:
-        ValueError: if ``logits`` is not a floating tensor with an axis, or ``k`` is below 1.
+        ValueError: if ``k`` is below 1.
 
     Source: Fan et al. 2018, section 5.4.
     """
-    _check_logits(logits)
     check_integer("k", k)
     values, places = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -math.inf).scatter(-1, places, values)
@@ -42,11 +41,10 @@ def top_p(logits: Tensor, p: float) -> Tensor:
     ``p=1`` keeps all.
 
     Raises:
-        ValueError: if ``logits`` is not a floating tensor with an axis, or ``p`` is not in (0, 1].
+        ValueError: if ``p`` is not in (0, 1].
 
     Source: Holtzman et al. 2020, section 3.1.
     """
-    _check_logits(logits)
     _check_share("p", p)
     if p == 1:  # rounded sums may reach 1 before the last token
         return logits
@@ -66,7 +64,7 @@ class Sampler:
 
     Raises:
         ValueError: if ``temperature`` is not a finite number above 0, ``top_k`` is below 1, or ``top_p`` is not in (0,
-            1]; in use, if the generator is for another kind of device than the logits.
+            1].
 
     Source: Holtzman et al. 2020, sections 3.1 to 3.3.
     """
@@ -77,8 +75,7 @@ class Sampler:
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.temperature, int | float) and not isinstance(self.temperature, bool)
-        if not (number and math.isfinite(self.temperature) and self.temperature > 0):
+        if not (is_number(self.temperature) and math.isfinite(self.temperature) and self.temperature > 0):
             raise ValueError(
                 f"temperature: expected a finite number above 0 (pick=argmax is its limit), got {self.temperature!r}"
             )
@@ -86,12 +83,9 @@ class Sampler:
             check_integer("top_k", self.top_k)
         if self.top_p is not None:
             _check_share("top_p", self.top_p)
-        if self.generator is not None and not isinstance(self.generator, torch.Generator):
-            raise ValueError(f"generator: expected a torch.Generator, got {type(self.generator).__name__}")
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The distribution that is drawn from: ``logits (…, V)`` to the same shape, float32."""
-        _check_logits(logits)
         # The greatest logit goes to 0 first and stays there, however low the temperature is.
         logits = logits.float() - logits.float().amax(-1, keepdim=True)
         logits = logits / max(self.temperature, torch.finfo(logits.dtype).tiny)
@@ -103,18 +97,9 @@ class Sampler:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """One token for each row: ``logits (B, V)`` to ``(B,)``."""
-        if self.generator is not None and self.generator.device.type != logits.device.type:
-            raise ValueError(
-                f"generator: expected one on {logits.device.type}, as the logits, got {self.generator.device}"
-            )
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
 
 
-def _check_logits(logits: Tensor) -> None:
-    if not isinstance(logits, Tensor) or not logits.dtype.is_floating_point or logits.dim() == 0:
-        raise ValueError(f"logits: expected a floating tensor of shape (…, vocabulary), got {kind(logits)}")
-
-
 def _check_share(name: str, share: float) -> None:
-    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
+    if not is_number(share) or not 0 < share <= 1:
         raise ValueError(f"{name}: expected a probability in (0, 1], got {share!r}")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from attn_core.contract import check_integer, kind, shown
 from attn_core.data import Vocab
+from attn_core.data.batches import pad
 from attn_core.decode.hypothesis import Hypothesis, Stepper, evaluating
 from attn_core.decode.pick import Pick, Sampler, argmax
 from attn_core.transformer import LanguageModel
@@ -35,11 +35,10 @@ def sample(
     that of a distribution which a sampler has sharpened or cut. Shapes and the rest as ``greedy``.
 
     Raises:
-        ValueError: if ``max_length`` is below 1, or ``pick`` is not a function that gives one token for each row.
+        ValueError: if ``max_length`` is below 1, or ``pick`` does not give one token for each row.
     """
     check_integer("max_length", max_length)
     pick = Sampler() if pick is None else pick
-    _check_pick(pick)
     state = model.init_state(source, lengths)
     tokens = torch.full((source.shape[0],), Vocab.BOS, device=source.device)
     running = torch.ones_like(tokens, dtype=torch.bool)
@@ -74,11 +73,10 @@ def generate(
     in.
 
     Raises:
-        ValueError: if there is no prompt, a prompt is not a sequence of token ids, ``max_new_tokens`` is below 1, or
-            ``pick`` is not a function that gives one token for each row.
+        ValueError: if there is no prompt, a prompt is empty or holds other than token ids, ``max_new_tokens`` is below
+            1, or ``pick`` does not give one token for each row.
     """
     check_integer("max_new_tokens", max_new_tokens)
-    _check_pick(pick)
     device = next(model.parameters()).device
     tokens, lengths = _padded(prompts)
     running = list(range(len(prompts)))
@@ -101,11 +99,6 @@ def generate(
     return [Hypothesis.of(row, total, None) for row, total in zip(ids, totals, strict=True)]
 
 
-def _check_pick(pick: Pick) -> None:
-    if not callable(pick) or isinstance(pick, type):
-        raise ValueError(f"pick: expected a function from logits to tokens, as argmax or Sampler(), got {pick!r}")
-
-
 def _take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
     """The tokens taken from logits ``(B, V)``, and the model's log-probabilities of them: ``(B,)`` each."""
     logits = logits.float()
@@ -118,13 +111,7 @@ def _take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
 
 def _padded(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Prompts as ``(B, T)`` with their lengths ``(B,)``."""
-    if not isinstance(prompts, Sequence):
-        raise ValueError(f"prompts: expected a sequence of sequences of token ids, got {kind(prompts)}")
-    if not len(prompts):
-        raise ValueError("prompts: expected at least one sequence of token ids, got none")
-    for prompt in prompts:
-        ids = isinstance(prompt, Sequence) and all(type(token) is int and 0 <= token < 2**63 for token in prompt)
-        if not ids or not prompt:
-            raise ValueError(f"prompts: expected sequences of token ids, at least one in each, got {shown(prompt)}")
+    if not len(prompts) or not all(len(prompt) for prompt in prompts):
+        raise ValueError(f"prompts: expected at least one, and a token id in each, got {shown(prompts)}")
     rows = [torch.tensor(prompt) for prompt in prompts]
-    return pad_sequence(rows, batch_first=True, padding_value=Vocab.PAD), torch.tensor([len(row) for row in rows])
+    return pad(rows), torch.tensor([len(row) for row in rows])

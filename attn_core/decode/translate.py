@@ -1,14 +1,15 @@
 """From sentences in words to sentences in words."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integer
 from attn_core.data import Vocab
+from attn_core.data.batches import pad
 from attn_core.decode.beam import beam
 from attn_core.decode.hypothesis import evaluating
 from attn_core.decode.search import greedy
@@ -40,37 +41,21 @@ def translate(
     left in the mode it was in.
 
     Raises:
-        ValueError: if there is no sentence, one is empty or not a sequence of words, a vocabulary is not a ``Vocab``,
-            or a setting is out of range.
+        ValueError: if a sentence is empty or not a sequence of words, or a setting is out of range.
     """
     check_integer("beam_size", beam_size)
     check_integer("batch_size", batch_size)
-    for name, vocab in (("source_vocab", source_vocab), ("target_vocab", target_vocab)):
-        if not isinstance(vocab, Vocab):
-            raise ValueError(f"{name}: expected a Vocab, got {kind(vocab)}")
-    listed = isinstance(sentences, Sequence) and not isinstance(sentences, str) and len(sentences)
-    if not listed or not all(isinstance(x, Sequence) and not isinstance(x, str | bytes) and x for x in sentences):
-        raise ValueError("sentences: expected at least one sequence of words, and a word in each")
     device = next(model.parameters()).device
+    search: Any = partial(beam, beam_size=beam_size, length_penalty=length_penalty) if beam_size > 1 else greedy
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     results: list[Translation | None] = [None] * len(sentences)
     for begin in range(0, len(order), batch_size):
         chosen = order[begin : begin + batch_size]
         encoded = [torch.tensor([*source_vocab.encode(sentences[i]), Vocab.EOS]) for i in chosen]
-        source = pad_sequence(encoded, batch_first=True, padding_value=Vocab.PAD).to(device)
+        source = pad(encoded).to(device)
         lengths = torch.tensor([len(row) for row in encoded], device=device)
         with evaluating(model):
-            if beam_size == 1:
-                hypotheses = greedy(model, source, lengths, max_length=max_length)  # type: ignore[arg-type]
-            else:
-                hypotheses = beam(
-                    model,  # type: ignore[arg-type]
-                    source,
-                    lengths,
-                    max_length=max_length,
-                    beam_size=beam_size,
-                    length_penalty=length_penalty,
-                )
+            hypotheses = search(model, source, lengths, max_length=max_length)
         for i, row, hypothesis in zip(chosen, encoded, hypotheses, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import kind, shown
+from attn_core.contract import shown
 from attn_core.data.batches import EpochBatches, TensorBatch, pad
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain.masking import mask_tokens
@@ -61,10 +61,6 @@ class _TextBatches(EpochBatches[Any]):
     def __init__(
         self, texts: Callable[[int], Sequence[Text]], vocab: PretrainingVocab, *, batch_size: int, seed: int | None
     ) -> None:
-        if not isinstance(vocab, PretrainingVocab):
-            raise ValueError(f"vocab: expected a PretrainingVocab, got {vocab!r}")
-        if not callable(texts):
-            raise ValueError(f"texts: expected a function from an epoch's number to its texts, got {kind(texts)}")
         self.texts, self.vocab = texts, vocab
         super().__init__(len(texts(0)), batch_size, seed)
         if not self.num_examples:
@@ -96,9 +92,8 @@ class MaskedBatches(_TextBatches):
     keep their order, and n alone decides which tokens are hidden.
 
     Raises:
-        ValueError: if there are no texts, ``texts`` cannot be called, ``vocab`` is of another kind, ``batch_size`` is
-            below 1, or ``seed`` is neither None nor an integer of at least 0; in ``epoch``, if the texts are not as
-            many as in epoch 0.
+        ValueError: if there are no texts, ``batch_size`` is below 1, or ``seed`` is neither None nor an integer of at
+            least 0; in ``epoch``, if the texts are not as many as in epoch 0.
 
     Source: Devlin et al. 2018, section 3.1; Liu et al. 2019, section 4.1 (hidden anew each time).
     """
@@ -123,10 +118,8 @@ class LabelledBatches(_TextBatches):
     def __init__(
         self, texts: Sequence[Text], vocab: PretrainingVocab, *, batch_size: int, seed: int | None = None
     ) -> None:
-        if not isinstance(texts, Sequence):
-            raise ValueError(f"texts: expected a sequence of Text, got {kind(texts)}")
         for text in texts:
-            if not isinstance(text, Text) or type(text.label) is not int or text.label < 0:
+            if text.label < 0:
                 raise ValueError(f"texts: expected a label of 0 or more for each, got {shown(text)}")
         super().__init__(lambda number: texts, vocab, batch_size=batch_size, seed=seed)
 
@@ -135,26 +128,18 @@ def pack(text: Text, vocab: PretrainingVocab) -> tuple[Tensor, Tensor]:
     """<cls>, the first part, <sep>, and of two parts the second and <sep>: token ids ``(T,)`` and segments ``(T,)``.
 
     Raises:
-        ValueError: if ``text`` is not a ``Text``, its first part has no words, or ``at`` lies outside the packed text.
+        ValueError: if the first part has no words, or ``at`` lies outside the packed text.
 
     Source: Devlin et al. 2018, figure 2.
     """
-    if not isinstance(text, Text):
-        raise ValueError(f"text: expected a Text, got {shown(text)}")
     first = [vocab.CLS, *vocab.encode(text.first), vocab.SEP]
     second = [*vocab.encode(text.second), vocab.SEP] if text.second else []
-    if type(text.at) is not int or not 0 <= text.at < len(first) + len(second):
+    if not 0 <= text.at < len(first) + len(second):
         raise ValueError(f"at: expected a position from 0 to {len(first) + len(second) - 1}, got {shown(text.at)}")
     return torch.tensor(first + second), torch.tensor([0] * len(first) + [1] * len(second))
 
 
 def whole_texts(texts: Sequence[Sequence[str]]) -> Callable[[int], Sequence[Text]]:
-    """Every text whole, in one part, the same in each epoch: for ``MaskedBatches``.
-
-    Raises:
-        ValueError: if ``texts`` is not a sequence of texts, but for example one text.
-    """
-    if not isinstance(texts, Iterable) or isinstance(texts, str):
-        raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
+    """Every text whole, in one part, the same in each epoch: for ``MaskedBatches``."""
     whole = [Text(words) for words in texts]
     return lambda number: whole

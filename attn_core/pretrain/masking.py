@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_tokens, kind
+from attn_core.contract import check_integer, check_tokens, is_number, shown
 from attn_core.data import Vocab
 from attn_core.data.vocab import PretrainingVocab
 
@@ -22,19 +22,16 @@ def mask_tokens(
     <mask> would meet another kind of text when it is tuned. The targets hold the chosen tokens, and <pad> elsewhere.
 
     Raises:
-        ValueError: if ``tokens`` are of another kind or outside the vocabulary, which must have words, if ``generator``
-            is not one, or if ``share`` is not in (0, 1].
+        ValueError: if ``tokens`` are of another kind or outside the vocabulary, which must have words, or if ``share``
+            is not in (0, 1].
 
     Source: Devlin et al. 2018, section 3.1, task 1; the number per row as in the authors' program.
     """
     specials = len(PretrainingVocab.SPECIALS)
-    if type(vocab_size) is not int or vocab_size <= specials:
-        raise ValueError(f"vocab_size: expected an integer above {specials}, got {vocab_size!r}")
+    check_integer("vocab_size", vocab_size, at_least=specials + 1)
     check_tokens("tokens", tokens, vocab_size, axes=2)
-    if not isinstance(generator, torch.Generator):
-        raise ValueError(f"generator: expected a torch.Generator, got {kind(generator)}")
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
-        raise ValueError(f"share: expected a share in (0, 1], got {share!r}")
+    if not is_number(share) or not 0.0 < share <= 1.0:
+        raise ValueError(f"share: expected a share in (0, 1], got {shown(share)}")
     words = tokens >= specials
     number = words.sum(1)
     quota = (share * number).round().clamp(min=1).minimum(number)

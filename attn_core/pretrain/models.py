@@ -86,15 +86,11 @@ class ClassHead(nn.Module):
 class MaskedLanguageModel(nn.Module):
     """An encoder with a head that restores hidden tokens: linear layer, GELU, layer norm, the embedding's own matrix.
 
-    Raises:
-        ValueError: if ``encoder`` is not a ``SegmentEncoder``.
-
     Source: Devlin et al. 2018, section 3.1, task 1 (the head as in the authors' program).
     """
 
     def __init__(self, encoder: SegmentEncoder) -> None:
         super().__init__()
-        _check_encoder(encoder)
         self.encoder = encoder
         self.dense = nn.Linear(encoder.config.model_dim, encoder.config.model_dim)
         self.norm = nn.LayerNorm(encoder.config.model_dim)
@@ -132,14 +128,13 @@ class Classifier(nn.Module):
     """An encoder and a new head that predicts one of ``classes`` from the vector of one token.
 
     Raises:
-        ValueError: if ``classes`` is below 1, or ``encoder`` is not a ``SegmentEncoder``.
+        ValueError: if ``classes`` is below 1.
 
     Source: Devlin et al. 2018, section 3.2.
     """
 
     def __init__(self, encoder: SegmentEncoder, classes: int) -> None:
         super().__init__()
-        _check_encoder(encoder)
         self.encoder = encoder
         self.head = ClassHead(encoder.config.model_dim, classes)
 
@@ -159,8 +154,3 @@ def frozen_from(encoder: SegmentEncoder, classes: int) -> Classifier:
     model = tuned_from(encoder, classes)
     model.encoder.requires_grad_(False)
     return model
-
-
-def _check_encoder(encoder: SegmentEncoder) -> None:
-    if not isinstance(encoder, SegmentEncoder):
-        raise ValueError(f"encoder: expected a SegmentEncoder, got {kind(encoder)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integer
 from attn_core.data import EpochBatches, TensorBatch, Vocab
 from attn_core.train import token_loss
 
@@ -28,7 +28,7 @@ class StreamBatches(EpochBatches[StreamBatch]):
     at the end of the stream that do not fill a piece are left out.
 
     Raises:
-        ValueError: if there is no text, or too few for one piece, a size is below 1, or ``seed`` is neither None nor an
+        ValueError: if the texts do not fill one piece, a size is below 1, or ``seed`` is neither None nor an
             integer of at least 0.
 
     Source: Liu et al. 2019, section 4.2 (texts end to end; here for a decoder).
@@ -38,12 +38,6 @@ class StreamBatches(EpochBatches[StreamBatch]):
         self, texts: Sequence[Sequence[str]], vocab: Vocab, *, batch_size: int, length: int, seed: int | None = None
     ) -> None:
         check_integer("length", length)
-        if not isinstance(vocab, Vocab):
-            raise ValueError(f"vocab: expected a Vocab, got {kind(vocab)}")
-        if not isinstance(texts, Sequence):
-            raise ValueError(f"texts: expected a sequence of texts, got {kind(texts)}")
-        if not len(texts):
-            raise ValueError("texts: expected at least one text, got none")
         self._texts = [torch.tensor([Vocab.BOS, *vocab.encode(words), Vocab.EOS]) for words in texts]
         self.length = length
         # The last piece's target needs one token more than the pieces have.

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.contract import check_dropout, check_integer, check_tokens, kind
-from attn_core.seq2seq.encoder import Memory
-from attn_core.seq2seq.tokens import embedding
+from attn_core.seq2seq.encoder import Memory, embedding
 
 
 class State(Protocol):

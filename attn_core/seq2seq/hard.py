@@ -38,15 +38,8 @@ class HardDecoder(BahdanauDecoder):
     Source: Xu et al. 2015, section 4.1.
 
     Raises:
-        ValueError: as ``BahdanauDecoder``; in use, a sentence without a word to look at.
+        ValueError: as ``BahdanauDecoder``.
     """
-
-    def init_state(self, memory: Memory) -> BahdanauState:
-        """The state before the first token; the keys are prepared here, once."""
-        self._check_memory(memory)
-        if not bool(memory.mask.any(-1).all()):
-            raise ValueError("memory: expected a word to look at in every sentence, got a mask with an empty row")
-        return super().init_state(memory)
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:
         """A pass over ``target (B, T)`` with one source word drawn for each of its words."""

@@ -108,7 +108,7 @@ class LuongDecoder(Decoder):
     state is made as Bahdanau's.
 
     Raises:
-        ValueError: as ``Decoder``, or if the score is for other sizes.
+        ValueError: as ``Decoder``; in use, if the score is for other sizes.
     """
 
     def __init__(
@@ -124,8 +124,6 @@ class LuongDecoder(Decoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(vocab_size, embed_dim=embed_dim, hidden_dim=hidden_dim, memory_dim=memory_dim, dropout=dropout)
-        _check_score(score, hidden_dim, memory_dim)
-        _check_window(window, hidden_dim)
         self.score = score
         self.window = window
         self.input_feeding = input_feeding
@@ -183,23 +181,3 @@ class LuongDecoder(Decoder):
             return attend(scores, states, visible)
         weights = masked_softmax(scores, visible) * factor
         return weights.to(states.dtype) @ states, weights
-
-
-def _check_score(score: Dot | General | Additive, hidden_dim: int, memory_dim: int) -> None:
-    if isinstance(score, General):
-        sizes = (score.key_to_query.out_features, score.key_to_query.in_features)
-    elif isinstance(score, Additive):
-        sizes = (score.query.in_features, score.key.in_features)
-    elif isinstance(score, Dot):
-        sizes = (hidden_dim, hidden_dim)
-    else:
-        raise ValueError(f"score: expected Dot(), General(…) or Additive(…), got {type(score).__name__}")
-    if sizes != (hidden_dim, memory_dim):
-        raise ValueError(f"score: expected one for queries of {hidden_dim} and keys of {memory_dim}, got {sizes}")
-
-
-def _check_window(window: LocalMonotonic | LocalPredictive | None, hidden_dim: int) -> None:
-    if window is not None and not isinstance(window, LocalMonotonic | LocalPredictive):
-        raise ValueError(f"window: expected None, LocalMonotonic or LocalPredictive, got {type(window).__name__}")
-    if isinstance(window, LocalPredictive) and window.hidden.in_features != hidden_dim:
-        raise ValueError(f"window: expected one for states of {hidden_dim}, got {window.hidden.in_features}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from attn_core.contract import check_integer, kind, shown
+from attn_core.contract import check_integer, kind
 from attn_core.data import EpochBatches
 from attn_core.train import distributed
 from attn_core.train.schedules import check_positive, check_warmup
@@ -24,6 +24,7 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     for name in ("learning_rate", "clip"):
         check_positive(name, arguments[name])
     check_warmup(arguments["warmup"])
+    check_integer("seed", arguments["seed"], at_least=0, at_most=2**62)
     for name in ("validate_every", "checkpoint_every"):
         if arguments[name] is not None:
             check_integer(name, arguments[name])
@@ -38,10 +39,6 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     for name, types, expected in expected_types:
         if not isinstance(arguments[name], types):
             raise ValueError(f"{name}: expected {expected}, got {kind(arguments[name])}")
-    seed = arguments["seed"]
-    if not isinstance(seed, int) or isinstance(seed, bool) or abs(seed) >= 2**62:
-        raise ValueError(f"seed: expected an integer of 62 bits, got {shown(seed)}")
-
     processes, accumulate, loss = distributed.size(), arguments["accumulate"], arguments["loss"]
     if getattr(loss, "needs_whole_batch", False) and max(accumulate, processes) > 1:
         raise ValueError(

@@ -30,20 +30,12 @@ def cosine(steps: int, *, peak: float, warmup: float = 0.05) -> Schedule:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Check that the number called ``name`` is finite and above 0.
-
-    Raises:
-        ValueError: if it is not.
-    """
+    """The number called ``name`` is finite and above 0."""
     if not (is_number(value) and math.isfinite(value) and value > 0):
         raise ValueError(f"{name}: expected a finite number above 0, got {shown(value)}")
 
 
 def check_warmup(warmup: float) -> None:
-    """Check that ``warmup`` is a share of the steps, below all of them.
-
-    Raises:
-        ValueError: if it is not.
-    """
+    """``warmup`` is a share of the steps, below all of them."""
     if not is_number(warmup) or not 0.0 <= warmup < 1.0:
         raise ValueError(f"warmup: expected a share in [0, 1), got {shown(warmup)}")

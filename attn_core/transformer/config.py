@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attn_core.contract import check_integer, is_number, kind, shown
+from attn_core.contract import check_dropout, check_integer
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ class TransformerConfig:
         if self.share_query_key and self.num_kv_heads not in (None, self.num_heads):
             expected = f"None or num_heads {self.num_heads} with share_query_key"
             raise ValueError(f"num_kv_heads: expected {expected}, got {self.num_kv_heads}")
-        if not is_number(self.dropout) or not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout: expected a share in [0, 1), got {shown(self.dropout)}")
+        check_dropout(self.dropout)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":
@@ -62,13 +61,3 @@ class TransformerConfig:
     def big(cls, vocab_size: int = 37_000) -> "TransformerConfig":
         """The paper's big model, about 213 million parameters; its dropout is the one for English–German."""
         return cls(vocab_size, model_dim=1024, num_heads=16, feed_forward_dim=4096, dropout=0.3)
-
-
-def check_config(config: TransformerConfig) -> None:
-    """Check that these are the sizes of a Transformer.
-
-    Raises:
-        ValueError: if they are not.
-    """
-    if not isinstance(config, TransformerConfig):
-        raise ValueError(f"config: expected a TransformerConfig, got {kind(config)}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.cache import Cache
-from attn_core.contract import check_dropout, check_integer, kind
+from attn_core.contract import kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
@@ -17,17 +17,11 @@ Mechanism = Callable[..., Tensor]
 class FeedForward(nn.Module):
     """One network of two linear layers with a ReLU between them, at each position by itself: ``(…, C)`` to ``(…, C)``.
 
-    Raises:
-        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1).
-
     Source: Vaswani et al. 2017, eq. 2.
     """
 
     def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("hidden_dim", hidden_dim)
-        check_dropout(dropout)
         self.hidden = nn.Linear(model_dim, hidden_dim)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim)
@@ -44,16 +38,11 @@ class FeedForward(nn.Module):
 class AddNorm(nn.Module):
     """A residual connection around a sublayer, and layer norm: after the sum, or before the sublayer.
 
-    Raises:
-        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1).
-
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 
     def __init__(self, model_dim: int, *, dropout: float, norm_first: bool) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_dropout(dropout)
         self.norm = nn.LayerNorm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.cache import Cache
-from attn_core.contract import check_factory, check_lengths, check_tokens
+from attn_core.contract import check_lengths, check_tokens
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import Mechanism
@@ -77,9 +77,6 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        factories = {"encoder_mechanism": encoder_mechanism, "decoder_mechanism": decoder_mechanism}
-        for name, factory in factories.items():
-            check_factory(name, factory)
         (added, inside), (added_too, inside_too) = (placed(config, positions) for _ in range(2))
         self.target_embedding = TokenEmbedding(config.vocab_size, config, added)
         self.source_embedding = TokenEmbedding(config.source_vocab_size or config.vocab_size, config, added_too)
@@ -145,8 +142,7 @@ class TransformerEncoder(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
-            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
+        ValueError: as ``Transformer``.
 
     Source: Devlin et al. 2018.
     """
@@ -165,8 +161,7 @@ class LanguageModel(_SingleStack):
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Raises:
-        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
-            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
+        ValueError: as ``Transformer``.
 
     Source: Radford et al. 2018.
     """

@@ -11,7 +11,7 @@ from torch.nn import functional
 from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.contract import check_factory
 from attn_core.positions import RelativePositions, Sinusoidal
-from attn_core.transformer.config import TransformerConfig, check_config
+from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
 
 
@@ -144,9 +144,8 @@ def placed(
     """The positions of one stack: those to add to the embeddings, and those that act inside the scores.
 
     Raises:
-        ValueError: if ``config`` is not a ``TransformerConfig``, or ``positions`` is not a function that makes some.
+        ValueError: if ``positions`` is not a function that makes some.
     """
-    check_config(config)
     if positions is not None:
         check_factory("positions", positions)
     made: Any = Sinusoidal(config.model_dim) if positions is None else positions()

@@ -10,7 +10,6 @@ from attn_core.contract import check_integer, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
-from attn_core.transformer.config import check_config
 from attn_core.transformer.layers import Mechanism
 
 
@@ -41,7 +40,7 @@ class PatchEmbedding(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """A Transformer encoder over the patches of square images: one vector per image, and one per patch.
+    """A Transformer encoder over the patches of square images: one vector per image.
 
     ``config`` gives the sizes; its vocabulary goes unread. Before the patches stands a learned class token, whose
     vector is the image's; without ``class_token`` the image's is the mean of its patches'. ``mechanism`` is called once
@@ -65,7 +64,6 @@ class VisionTransformer(nn.Module):
         mechanism: Callable[[], Mechanism] = Dense,
     ) -> None:
         super().__init__()
-        check_config(config)
         self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
         check_integer("image_size", image_size)
         if image_size % patch_size:
@@ -78,29 +76,17 @@ class VisionTransformer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """One vector per image, ``(B, C)``, of ``images (B, channels, image_size, image_size)``."""
-        x = self._read(images)
-        return x.mean(1) if self.class_token is None else x[:, 0]
-
-    def regions(self, images: Tensor) -> Tensor:
-        """One vector per patch, ``(B, R, C)``, each of which has seen the whole image."""
-        x = self._read(images)
-        return x if self.class_token is None else x[:, 1:]
-
-    def _read(self, images: Tensor) -> Tensor:
         x = self.patches(images)
         if images.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
         if self.class_token is not None:
             x = torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], 1)
-        return self.stack(self.dropout(self.positions(x)))
+        x = self.stack(self.dropout(self.positions(x)))
+        return x.mean(1) if self.class_token is None else x[:, 0]
 
 
 def check_images(images: Tensor, channels: int, patch_size: int) -> None:
-    """Check that images are floating, ``(B, channels, H, W)``, with sides that ``patch_size`` divides.
-
-    Raises:
-        ValueError: if they are not.
-    """
+    """Images are floating, ``(B, channels, H, W)``, with sides that ``patch_size`` divides."""
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.dtype.is_floating_point:
         raise ValueError(f"images: expected a floating tensor (batch, channels, height, width), got {kind(images)}")
     if images.shape[1] != channels:

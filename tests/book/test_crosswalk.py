@@ -99,7 +99,7 @@ def compared():
     return [
         Row(*(CODE_NAME.fullmatch(cell)[1] for cell in (row[0], table.head[1], row[1])), row[2])
         for table in tables()
-        if table.head[0] == "d2l" and table.head[1].startswith("`attn_core")
+        if table.head[0] == "d2l" and table.head[1].startswith("`attn_")
         for row in table.rows
     ]
 

@@ -52,8 +52,3 @@ def test_the_grammar_splits_alike():
             for mark in (" .", " ,", " 's"):
                 written = written.replace(mark, mark[1:])
             assert tokenize(written.replace("' ", "'").capitalize()) == words
-
-
-def test_tokenize_wants_a_string():
-    with pytest.raises(ValueError, match="text: expected a string, got b'a'"):
-        tokenize(b"a")

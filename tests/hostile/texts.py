@@ -13,7 +13,9 @@ from unittest import mock
 import numpy as np
 import torch
 
+from attn_book.alignment import alignment_error, diagonal_guess
 from attn_book.plots import heatmap, positional_matrix, positional_pair
+from attn_book.tatoeba import VARIABLE, tatoeba_corpus
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
@@ -30,9 +32,8 @@ from attn_book.widgets.base import RefusedError
 from attn_book.widgets.exported import export_translator
 from attn_core import checkpoint
 from attn_core.checkpoint import Checkpoint, load, load_matching, save
-from attn_core.data import Batches, Pair, Vocab, tatoeba_corpus, tokenize
-from attn_core.data.tatoeba import VARIABLE
-from attn_core.metrics import alignment_error, bleu, diagonal_guess, exact_match
+from attn_core.data import Batches, Pair, Vocab
+from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit
 from tests.hostile.models import BATCHES, MODEL, PAIRS, RECURRENT, SIZES, VOCAB, WRITER
@@ -97,7 +98,6 @@ model = {"model": RECURRENT}
 damaged = rf"checkpoint: expected a whole checkpoint, got FOLDER/{RUN}: "
 broken = damaged + "Error while deserializing: "
 another = rf"checkpoint: FOLDER/{RUN} is of another run; "
-no_settings = rf"checkpoint: expected settings and progress in JSON, got FOLDER/{RUN}: "
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 CHECKPOINTS = [
@@ -154,12 +154,6 @@ CHECKPOINTS = [
                 broken + "invalid JSON in header: invalid type: integer `3`"),
             ("no text", safetensors({"__metadata__": {"format": checkpoint.FORMAT}}),
                 damaged + "its checksum does not fit its content$"),
-            ("text that is no JSON", own("{settings}"), no_settings + r"\{settings\}$"),
-            ("text nested 100,000 deep", own(DEEP.decode()), no_settings + r"\[{80}$"),
-            ("text without settings", own('{"progress": {}}'), no_settings + r'\{"progress": \{\}\}$'),
-            ("text with more", own('{"progress": {}, "settings": {}, "path": 1}'), no_settings),
-            ("settings as a list", own('{"progress": {}, "settings": []}'), no_settings),
-            ("a list as text", own("[1]"), no_settings + r"\[1\]$"),
             ("a pickle", b"\x80\x04cos\nsystem\n(S'touch stolen'\ntR.", broken),
         )
     ),
@@ -168,10 +162,6 @@ CHECKPOINTS = [
         FileNotFoundError, {}),
     Row("load: below a file", loading, {"name": "a/b"}, r"\[Errno 20\] Not a directory: 'FOLDER/a/b'$",
         NotADirectoryError, {"a": b"text"}),
-    Row("load: a number", load, {"path": 7}, "path: expected a path, got 7$"),
-    Row("load: a path with NUL", load, {"path": "a\0b"}, r"path: expected a path, got 'a\\x00b'$"),
-    Row("load_matching: a path with NUL", load_matching, {"path": "a\0b", "settings": {}},
-        r"path: expected a path, got 'a\\x00b'$"),
     *(
         Row(f"save: {name}", lambda folder, name, content: save(folder / name, content),
             {"name": path, "content": Checkpoint({"a": numbers(2)}, {}, {})}, said, error, files)
@@ -184,8 +174,6 @@ CHECKPOINTS = [
                 {"a": b"text"}),
         )
     ),
-    Row("save: a path with NUL", save, {"path": "a\0b", "checkpoint": Checkpoint({}, {}, {})},
-        r"path: expected a path, got 'a\\x00b'$"),
     Row("fit: a checkpoint below a file", resume, model | {"name": "a/b"},
         r"\[Errno 20\] Not a directory: 'FOLDER/a/b.partial'$", NotADirectoryError, {"a": b"text"}),
     Row("fit: a checkpoint in no folder", resume, model | {"name": "no/b"},
@@ -315,15 +303,11 @@ SCORES = [
         for call in (bleu, exact_match)
         for name, found, wanted, message in (
             ("nothing", [], [], "hypotheses: expected at least one sentence, got none$"),
-            ("None", None, [["a"]], "hypotheses: expected a sequence with an entry for each sentence, got NoneType$"),
             ("one too many", [["a"]], [["a"], ["b"]], "references: expected 1, one for each of hypotheses, got 2$"),
             ("one text", "a", [["a"]], "hypotheses: expected sentences as sequences of words, got the string 'a'$"),
             ("texts", [["a"]], ["a b"], "references: expected sentences as sequences of words, got the string 'a b'$"),
-            ("a number as sentence", [7], [["a"]], "hypotheses: expected sentences as sequences of words, got int$"),
         )
     ),
-    Row("bleu: ids", bleu, {"hypotheses": [["a", 4]], "references": [["a", "b"]]},
-        "hypotheses: expected words that are strings, got 4$"),
     Row("alignment: a list as map", alignment_error, {"attentions": [[[1.0]]], "links": [{(0, 0)}]},
         r"attentions: expected maps of shape \(T, S\), got list at 0$"),
     Row("alignment: three axes", alignment_error, {"attentions": [numbers(1, 2, 2)], "links": [{(0, 0)}]},
@@ -344,18 +328,15 @@ TEXT = [
     *(
         Row(f"Vocab: {name}", Vocab, {"sentences": given}, f"sentences: expected {wanted}")
         for name, given, wanted in (
-            ("nothing", [], "at least one sentence, got none$"),
-            ("None", None, "sequences of words, got None$"),
-            ("one text", "abc", "sequences of words, got 'a'$"),
-            ("texts", ["a b c"], "sequences of words, got 'a b c'$"),
-            ("a very long text", ["a" * 100_000], "sequences of words, got 'aaaa"),
-            ("an empty sentence", [["a"], []], "at least one word in each, got an empty sentence$"),
+            ("nothing", [], "at least one word, got none$"),
+            ("one text", "abc", "a sequence of words, got 'a'$"),
+            ("texts", ["a b c"], "a sequence of words, got 'a b c'$"),
+            ("a very long text", ["a" * 100_000], "a sequence of words, got 'aaaa"),
             ("an empty word", [["a", ""]], "words that are non-empty strings, got ''$"),
             ("None as a word", [["a", None]], "words that are non-empty strings, got None$"),
             ("a number as a word", [["a", 7]], "words that are non-empty strings, got 7$"),
             ("bytes as a word", [["a", b"b"]], "words that are non-empty strings, got b'b'$"),
             ("bytes as a sentence", [b"abc"], "words that are non-empty strings, got 97$"),
-            ("a set as a sentence", [{"a"}], "sequences of words, got {'a'}$"),
         )
     ),
     Row("Vocab: words seen never", Vocab, {"sentences": [["a"]], "min_count": 0},
@@ -368,20 +349,10 @@ TEXT = [
         "tokens: expected words that are non-empty strings, got ''$"),
     Row("decode: past the end", VOCAB.decode, {"ids": [4, 7]}, "ids: expected integers from 0 to 6, got 7$"),
     Row("decode: −1", VOCAB.decode, {"ids": [-1]}, "ids: expected integers from 0 to 6, got -1$"),
-    Row("decode: floats", VOCAB.decode, {"ids": torch.tensor([4.0])},
-        "ids: expected integers from 0 to 6, got torch.float32"),
-    Row("decode: words", VOCAB.decode, {"ids": ["a"]}, "ids: expected integers from 0 to 6, got 'a'$"),
-    Row("decode: one number", VOCAB.decode, {"ids": 4}, "ids: expected integers from 0 to 6, got 4$"),
-    Row("tokenize: bytes", tokenize, {"text": b"a b"}, "text: expected a string, got b'a b'$"),
-    Row("tokenize: words", tokenize, {"text": ["a", "b"]}, r"text: expected a string, got \['a', 'b'\]$"),
     Row("Pair: texts", Pair, {"source": "a b", "target": "b a"},
         "source: expected a non-empty tuple of words, got 'a b'$"),
     Row("Pair: an empty side", Pair, {"source": ("a",), "target": ()},
         r"target: expected a non-empty tuple of words, got \(\)$"),
-    Row("Pair: bytes", Pair, {"source": ("a", b"b"), "target": ("a",)},
-        "source: expected words that are non-empty strings, got b'b'$"),
-    Row("Pair: links in a list", Pair, {"source": ("a",), "target": ("b",), "links": [(0, 0)]},
-        r"links: expected a frozenset of index pairs, got \[\(0, 0\)\]$"),
     Row("Pair: a link past the end", Pair, {"source": ("a",), "target": ("b",), "links": frozenset({(1, 0)})},
         "links: expected"),
 ]

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 import attn_core
 from attn_book import induction
+from attn_book.captioner import ImageEncoder
+from attn_book.context_encoder import ContextEncoder, ContextLayer
 from attn_core import (
     Dense,
     FlashAttention,
@@ -295,11 +297,11 @@ MODULES: dict[str, Module] = {
     "HierarchicalContext": Module(lambda: context.HierarchicalContext(DIM), of_sentences),
     "DynamicContext": Module(lambda: context.DynamicContext(DIM), of_sentences),
     "ContextLayer": Module(
-        lambda: context.ContextLayer(CONFIG, context.GlobalContext(DIM)),
+        lambda: ContextLayer(CONFIG, context.GlobalContext(DIM)),
         lambda m, x: m(x.states(), x.sentences, x.words, mask=x.words[:, None, None]),
     ),
     "ContextEncoder": Module(
-        lambda: context.ContextEncoder(CONFIG, context.HierarchicalContext),
+        lambda: ContextEncoder(CONFIG, context.HierarchicalContext),
         lambda m, x: m(x.tokens(), x.lengths, x.sentences),
     ),
     # pretraining
@@ -321,7 +323,7 @@ MODULES: dict[str, Module] = {
         lambda: vision.VisionTransformer(CONFIG, image_size=8, patch_size=4), lambda m, x: m(x.floats(3, 8, 8))
     ),
     "ImageEncoder": Module(
-        lambda: vision.ImageEncoder(image_size=16, memory_dim=DIM),
+        lambda: ImageEncoder(image_size=16, memory_dim=DIM),
         lambda m, x: m(x.floats(3, 16, 16), torch.full_like(x.lengths, 4)),
     ),
     "ContrastivePair": Module(

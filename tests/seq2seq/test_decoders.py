@@ -310,24 +310,11 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: model(luong)(source, lengths, target[0]), "target: expected an integer tensor with 2 axes"),
         (
             lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=Dot()))(source, lengths, target),
-            r"score: expected one for queries of 6 and keys of 12, got \(6, 6\)",
+            "queries: expected .* 12",
         ),
         (
-            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(5, 12))),
-            r"score: expected one for queries of 6 and keys of 12, got \(5, 12\)",
-        ),
-        (
-            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=Additive(6, 11, 3))),
-            r"score: expected one for queries of 6 and keys of 12, got \(6, 11\)",
-        ),
-        (lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=None)), "score: expected Dot.*got NoneType"),
-        (
-            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(6, 12), window=3)),
-            "window: expected None, LocalMonotonic or LocalPredictive, got int",
-        ),
-        (
-            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(6, 12), window=LocalPredictive(7, 2))),
-            "window: expected one for states of 6, got 7",
+            lambda: model(lambda n, **kw: LuongDecoder(n, **kw, score=General(6, 11)))(source, lengths, target),
+            "keys: expected .* 11",
         ),
         (
             lambda: model(luong).step(target[:2, 0], model(luong).init_state(source, lengths)),
@@ -339,7 +326,6 @@ def test_the_same_on_a_gpu(decoder):
         (lambda: model(FixedContextDecoder)(source, lengths, target[0]), "target: .* with 2 axes"),
         (lambda: model(BahdanauDecoder)(source, lengths[:2], target), r"lengths: expected shape \(3,\), got \(2,\)"),
         (lambda: model(BahdanauDecoder)(source, lengths + 9, target), "lengths: expected lengths from 0 to 5, got 14"),
-        (lambda: model(BahdanauDecoder)(source, lengths * 0, target), "lengths: .* got a length of 0"),
         (lambda: model(BahdanauDecoder)(source, lengths, target[:, :0]), r"target: .* one token, got shape \(3, 0\)"),
         (lambda: model(BahdanauDecoder)(source[:0], lengths[:0], target[:0]), "source: expected at least one token"),
         (lambda: model(FixedContextDecoder)(source, lengths, target[:2]), "target: expected a batch of 3, .* got 2"),

@@ -221,14 +221,6 @@ def test_half_precision():
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
 
 
-def test_a_sentence_without_a_word_to_look_at_is_refused():
-    model = build()
-    memory = model.encoder(source, lengths)
-    empty = memory._replace(mask=memory.mask & torch.tensor([[True], [False]]))
-    with pytest.raises(ValueError, match="memory: expected a word to look at in every sentence"):
-        model.decoder(empty, target)
-
-
 def test_its_captured_weights_are_ones_and_zeros():
     model = build().eval()
     with capture_attention(model) as maps:

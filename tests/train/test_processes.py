@@ -18,8 +18,9 @@ import torch
 from torch import distributed as torch_distributed
 
 from attn_book.corpus import corpus
+from attn_book.tatoeba import tatoeba_corpus
 from attn_core.checkpoint import load
-from attn_core.data import Batches, Vocab, tatoeba_corpus
+from attn_core.data import Batches, Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain import (
     Classifier,

@@ -60,7 +60,7 @@ def test_the_papers_sizes_have_about_the_papers_parameters(config, paper):
         ({"source_vocab_size": 0}, "source_vocab_size: expected"),
         ({"num_layers": 1.5}, "num_layers: expected"),
         ({"feed_forward_dim": -1}, "feed_forward_dim: expected"),
-        ({"dropout": 1.0}, r"dropout: expected a share in \[0, 1\), got 1.0"),
+        ({"dropout": 1.0}, r"dropout: expected a probability in \[0, 1\), got 1.0"),
     ],
 )
 def test_config_refuses(changes, message):

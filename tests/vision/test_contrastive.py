@@ -125,12 +125,8 @@ def test_zero_shot_takes_the_nearest_caption():
     [
         (lambda: build(temperature=0.0), "temperature: expected a finite number of at least .01"),
         (lambda: build(temperature=math.nan), "temperature: expected a finite number"),
-        (lambda: contrastive_loss(torch.zeros(2, 3)), "logits: expected a floating square"),
-        (lambda: contrastive_loss(torch.zeros(2, 2).long()), "logits: expected a floating square"),
-        (lambda: contrastive_loss(torch.zeros(0, 0)), "logits: expected a floating square"),
         (lambda: ContrastivePair(build().images, build().texts, shared_dim=0), "shared_dim: expected an integer"),
         (lambda: build()(images(), TOKENS + 9, LENGTHS), "tokens: expected token ids"),
-        (lambda: zero_shot(build(), images(), [], Vocab([("a",)])), "captions: expected at least one"),
         (lambda: zero_shot(build(), images(), [()], Vocab([("a",)])), "tokens: expected at least one word"),
         (lambda: build()(images()[:, :2], TOKENS, LENGTHS), "images: expected 3 channels"),
     ],

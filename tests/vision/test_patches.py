@@ -53,14 +53,13 @@ def test_it_is_an_encoder_of_its_patches():
         x = layer(x)
     x = nn.functional.layer_norm(x, (12,), model.stack.norm.weight, model.stack.norm.bias)
     torch.testing.assert_close(model(images), x[:, 0])
-    torch.testing.assert_close(model.regions(images), x[:, 1:])
-    assert model.regions(images).shape == (2, 9, 12)
 
 
 def test_without_a_class_token_the_image_is_the_mean_of_its_patches():
     model, images = vit(class_token=False), torch.randn(2, 3, 12, 12, dtype=torch.float64)
     assert model.class_token is None and model.positions.weight.shape == (9, 12)
-    torch.testing.assert_close(model(images), sum(model.regions(images).unbind(1)) / 9)
+    states = model.stack(model.positions(model.patches(images)))
+    torch.testing.assert_close(model(images), sum(states.unbind(1)) / 9)
 
 
 def test_where_a_patch_stands_counts():

@@ -4,7 +4,6 @@
 decoded and shown as on text. The ``source`` is then a batch of images, and its ``lengths (B,)`` count regions.
 """
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -12,12 +11,11 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.capture import capture_attention
-from attn_core.contract import check_integer, check_lengths, is_number, kind, shown
-from attn_core.data import Batch, Vocab
+from attn_core.contract import check_integer, check_lengths, kind
+from attn_core.data import Batch
 from attn_core.decode.hypothesis import evaluating
 from attn_core.positions import Learned
 from attn_core.seq2seq import Memory, Seq2Seq
-from attn_core.train.losses import Loss, needs_whole_batch, token_loss
 from attn_core.vision.patches import check_images
 
 
@@ -82,38 +80,6 @@ def region_maps(model: Seq2Seq, batches: Iterable[Batch]) -> list[Tensor]:
         lengths = batch.target_lengths.tolist()
         region_weights += [rows[0, : length - 1] for rows, length in zip(weights, lengths, strict=True)]
     return region_weights
-
-
-def doubly_stochastic_loss(weight: float = 1.0) -> Loss:
-    """``target_loss`` and a penalty on regions that a caption as a whole looks at more or less than once.
-
-    For ``fit(loss=…)`` with soft attention: the penalty is the sum over regions of (1 − Σₜ αₜ)², where t runs over the
-    caption's tokens with <eos>, averaged over the batch and times ``weight``. It is added to the mean of the target's
-    tokens, and both are given times the number of tokens, with that number.
-
-    Raises:
-        ValueError: if ``weight`` is negative, infinite or no number.
-
-    Source: Xu et al. 2015, eq. 14, where all regions count alike.
-    """
-    if not is_number(weight) or not 0.0 <= weight < math.inf:
-        raise ValueError(f"weight: expected a finite number of at least 0, got {shown(weight)}")
-
-    @needs_whole_batch
-    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        # Step by step, because a pass over the whole caption gives its weights only to captures, without gradient.
-        state = model.init_state(batch.source, batch.source_lengths)  # type: ignore[operator]
-        looked = torch.zeros_like(state.weights)
-        logits = []
-        for tokens, target in zip(batch.target_in.unbind(1), batch.target_out.unbind(1), strict=True):
-            step, state = model.step(tokens, state)  # type: ignore[operator]
-            logits.append(step)
-            looked = looked + state.weights * (target != Vocab.PAD)[:, None]
-        penalty = (1 - looked).square().masked_fill(~state.memory.mask, 0.0).sum(-1).mean()
-        total, count = token_loss(torch.stack(logits, 1), batch.target_out)
-        return total + count * weight * penalty, count
-
-    return loss
 
 
 def _layer(channels: int, out_channels: int, width: int) -> list[nn.Module]:

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from attn_book.alignment import alignment_error
+from attn_book.captioner import ImageEncoder, region_maps
 from attn_book.corpus import DrawingBatches, draw_scenes
 from attn_core.data import Batch, Vocab
 from attn_core.decode import beam, greedy
-from attn_core.metrics import alignment_error
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
 from attn_core.train import fit, target_loss
-from attn_core.vision import ImageEncoder, doubly_stochastic_loss, region_maps
 
 SIZES = {"embed_dim": 3, "hidden_dim": 4, "memory_dim": 6}
 
@@ -88,45 +88,6 @@ def test_searches_read_images():
         assert logits.argmax(-1).tolist()[: len(hypothesis.ids)] == hypothesis.ids
 
 
-def mean(loss, model, batch):
-    total, count = loss(model, batch)
-    return total / count
-
-
-def test_the_doubly_stochastic_loss_by_loops():
-    model, batch = build(), batch_of()
-    expected = 0.0
-    for row, length in enumerate([4, 2]):
-        state = model.init_state(batch.source[row : row + 1], torch.tensor([9]))
-        weights = []
-        for token in batch.target_in[row, :length]:
-            _, state = model.step(token[None], state)
-            weights.append(state.weights[0].tolist())
-        expected += sum((1 - sum(step[r] for step in weights)) ** 2 for r in range(9)) / 2
-    plain = mean(target_loss, model, batch).item()
-    assert mean(doubly_stochastic_loss(0.0), model, batch).item() == pytest.approx(plain, abs=1e-6)
-    assert mean(doubly_stochastic_loss(0.3), model, batch).item() == pytest.approx(plain + 0.3 * expected, rel=1e-6)
-
-
-def test_regions_that_do_not_count_cost_nothing():
-    model, batch = build(), batch_of()
-    fewer = Batch(batch.source, torch.tensor([4, 4]), batch.target_in, batch.target_out, batch.target_lengths)
-    state = model.init_state(fewer.source, fewer.source_lengths)
-    looked = torch.zeros(2, 9, dtype=torch.float64)
-    for t in range(4):
-        _, state = model.step(fewer.target_in[:, t], state)
-        looked += state.weights * (fewer.target_out[:, t, None] != 0)
-    expected = (1 - looked[:, :4]).square().sum(1).mean().item()
-    difference = mean(doubly_stochastic_loss(1.0), model, fewer) - mean(target_loss, model, fewer)
-    assert difference.item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_its_penalty_moves_the_weights():
-    model, batch = build(), batch_of()
-    (mean(doubly_stochastic_loss(1.0), model, batch) - mean(target_loss, model, batch)).backward()
-    assert model.decoder.score.query.weight.grad.abs().max() > 1e-6
-
-
 @pytest.mark.parametrize("kind", ["soft", "hard"])
 def test_pictures_are_learned(kind):
     """A few pictures by heart: images, words and losses go together in ``fit``."""
@@ -154,8 +115,6 @@ def test_pictures_are_learned(kind):
         (lambda: build().encoder(batch_of().source, torch.tensor([9])), r"lengths: expected shape \(2,\), got \(1,\)"),
         (lambda: build().encoder(batch_of().source, torch.tensor([9, 10])), "lengths: expected lengths from 0 to 9"),
         (lambda: build().encoder(batch_of().source, torch.tensor([9, 0])), "lengths: expected at least one region"),
-        (lambda: doubly_stochastic_loss(-1.0), "weight: expected a finite number of at least 0"),
-        (lambda: doubly_stochastic_loss(True), "weight: expected a finite number of at least 0"),
     ],
 )
 def test_refuses(call, message):

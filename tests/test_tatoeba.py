@@ -16,7 +16,9 @@ from logging.handlers import BufferingHandler
 import pooch
 import pytest
 
-from attn_core.data import Corpus, Pair, tatoeba, tatoeba_corpus, tokenize
+from attn_book import tatoeba
+from attn_book.tatoeba import tatoeba_corpus
+from attn_core.data import Corpus, Pair, tokenize
 
 REAL = os.environ.get("ATTN_CORE_DATA")
 PARTS = ("train", "valid", "test")
