@@ -388,6 +388,7 @@ def test_translator(show, clock):
 
     def states(page):
         page.evaluate(clock)
+        page.locator(".attn-more summary").click()
         press(page, "⟦Translate")
         yield
         press(page, "⟦Next word")
