@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attn_core.contract import contract
 from attn_core.mechanisms import flash_triton_kernels as kernels
-from attn_core.mechanisms.dense import attention_with_weights
+from attn_core.mechanisms.dense import weigh
 
 LARGEST_HEAD = 256
 
@@ -41,7 +41,8 @@ def flash_attention_triton(
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
     """
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    call.refuse_bias_gradient()
     if q.device.type != "cuda" and not kernels.INTERPRETED:
         raise ValueError(f"q: expected a CUDA device, got {q.device}")
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -50,7 +51,7 @@ def flash_attention_triton(
         if tensor.shape[3] > LARGEST_HEAD:
             raise ValueError(f"{name}: expected a head size of at most {LARGEST_HEAD}, got {tensor.shape[3]}")
     if q.numel() == 0 or k.numel() == 0 or v.numel() == 0:
-        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
+        return weigh(call)[0]
     factor = call.scale
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor

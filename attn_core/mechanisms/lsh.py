@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import check_integer, check_key_mask, contract, kind, shown, without_autocast
+from attn_core.contract import Call, Mechanism, check_integer, check_key_mask, shown, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -41,14 +41,14 @@ def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) ->
     return attend(q @ keys.mT / math.sqrt(q.shape[-1]), v, meets)[0]
 
 
-class LSHAttention(nn.Module):
+class LSHAttention(Mechanism):
     """Attention within the buckets of a locality-sensitive hash, for queries that are also the keys.
 
-    Called as the contract says, with the same tensor for ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)``
-    does so). Keys are brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the
-    authors' code has 1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as
-    let a bucket hold ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory
-    grow with ``rounds · T · bucket_size``.
+    A call passes the same tensor as ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)`` does so). Keys are
+    brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the authors' code has
+    1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold
+    ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory grow with
+    ``rounds · T · bucket_size``.
 
     Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Under
     ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket instead, which these two chunks hold:
@@ -86,19 +86,9 @@ class LSHAttention(nn.Module):
             raise ValueError(f"seed: expected an integer of 64 bits, got {shown(seed)}")
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
-        call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        q, k, v, mask, bias, causal, scale = call
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
         if bias is not None:
@@ -112,7 +102,7 @@ class LSHAttention(nn.Module):
             keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
             hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])
             layout = _sort(self.hash(keys), hidden, min(self.bucket_size, q.shape[2]), causal)
-            out, alone = _Chunks.apply(rows, keys, values, layout, call.scale)
+            out, alone = _Chunks.apply(rows, keys, values, layout, scale)
             out = torch.where(alone, values, out)
             if hidden is not None:
                 out = out.masked_fill(hidden[..., None], 0.0)
@@ -123,12 +113,7 @@ class LSHAttention(nn.Module):
         """The bucket of each vector in each round, by the nearest of the axes of a random rotation and their opposites.
 
         Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
-
-        Raises:
-            ValueError: if ``x`` is not a floating tensor of three axes.
         """
-        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point:
-            raise ValueError(f"x: expected a floating tensor of shape (N, T, D), got {kind(x)}")
         tokens, size = x.shape[1:]
         buckets = self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
         if buckets == 1:
@@ -140,10 +125,6 @@ class LSHAttention(nn.Module):
             high, low = rotated.max(-1), rotated.min(-1)
             by_round.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
         return torch.stack(by_round, 1)
-
-    def extra_repr(self) -> str:
-        """The settings that ``print`` shows."""
-        return f"bucket_size={self.bucket_size}, num_buckets={self.num_buckets}, rounds={self.rounds}, seed={self.seed}"
 
 
 @dataclass(frozen=True)
