@@ -44,7 +44,9 @@ class Call(NamedTuple):
     def refuse_bias_gradient(self) -> None:
         """For mechanisms that have no gradient to give to a bias."""
         if self.bias is not None and self.bias.requires_grad:
-            raise ValueError("bias: expected one without gradient, got requires_grad=True; attn_core.attention gives one")
+            raise ValueError(
+                "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives one"
+            )
 
     def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""

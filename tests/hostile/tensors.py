@@ -240,14 +240,8 @@ PLACES = [
         "base: expected a finite number above 0, got nan$"),
     Row("sinusoidal: base 0", positions.Sinusoidal, {"dim": 4, "base": 0},
         "base: expected a finite number above 0, got 0$"),
-    Row("sinusoidal: whole numbers", positions.sinusoidal, {"length": 1, "dim": 4, "dtype": torch.int64},
-        "dtype: expected a floating dtype, got torch.int64$"),
-    Row("relative_rotation: infinite", positions.relative_rotation, {"delta": INF, "dim": 4},
-        "delta: expected a finite number, got inf$"),
     Row("relative_rotation: odd", positions.relative_rotation, {"delta": 1, "dim": 5},
         "dim: expected an even size, since entries are rotated in pairs, got 5$"),
-    Row("relative_rotation: whole numbers", positions.relative_rotation, {"delta": 1, "dim": 4, "dtype": torch.int32},
-        "dtype: expected a floating dtype, got torch.int32$"),
     Row("Sinusoidal: another size", positions.Sinusoidal(4), {"x": numbers(1, 2, 5)},
         r"x: expected a floating tensor of shape \(batch, length, 4\), got torch.float32 of shape \(1, 2, 5\)$"),
     Row("Sinusoidal: offset −1", positions.Sinusoidal(4), {"x": numbers(1, 2, 4), "offset": -1},
@@ -262,8 +256,6 @@ PLACES = [
         "head_dim: expected an even size, since entries are rotated in pairs, got 5$"),
     Row("Rotary: base as text", positions.Rotary, {"head_dim": 4, "base": "1e4"},
         "base: expected a finite number above 0, got '1e4'$"),
-    Row("Rotary: other positions", positions.Rotary(4).rotate, {"x": numbers(1, 1, 2, 4), "positions": whole(0, 1, 2)},
-        "positions: expected 2 of them, for all rows or for each, got torch.int64"),
     Row("ALiBi: no heads", positions.ALiBi, {"num_heads": 0}, "num_heads: expected an integer of at least 1, got 0$"),
 ]
 
