@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attn_core import masks
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integers, check_lengths, kind
 
 
 class Cache(Protocol):
@@ -103,8 +103,7 @@ class Rows:
 
     def reorder(self, rows: Tensor) -> None:
         """Choose rows, as ``Cache`` says."""
-        if not isinstance(rows, Tensor) or rows.dtype not in (torch.int64, torch.int32) or rows.dim() != 1:
-            raise ValueError(f"rows: expected an integer tensor of shape (n,), got {kind(rows)}")
+        check_integers("rows", rows, axes=1)
         chosen, batch = rows.tolist(), len(self._counts)
         if not chosen or min(chosen) < 0 or max(chosen) >= batch:
             raise ValueError(f"rows: expected rows from 0 to {batch - 1}, at least one, got {chosen}")
@@ -115,22 +114,21 @@ class Rows:
         if lengths is None:
             return [count + tokens for count in self._counts]
         masks.length_mask(lengths, tokens)  # for its errors
-        if lengths.shape != self.lengths.shape:
-            expected = f"shape ({len(self._counts)},), one length a row"
-            raise ValueError(f"lengths: expected {expected}, got {tuple(lengths.shape)}")
+        check_lengths(lengths, len(self._counts))
         return [count + new for count, new in zip(self._counts, lengths.tolist(), strict=True)]
+
+    def _new(self, tokens: int, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each new token that counts: its row, its index among the row's ``tokens`` new ones, and its slot."""
+        column = torch.arange(tokens, device=self.lengths.device).expand(len(self._counts), tokens)
+        row = torch.arange(len(self._counts), device=column.device)[:, None].expand_as(column)
+        if lengths is not None:
+            counted = masks.length_mask(lengths, tokens).to(column.device)
+            row, column = row[counted], column[counted]
+        return row, column, self.lengths[row] + column
 
     def _grow(self, counts: list[int], added: int | Tensor) -> None:
         self.lengths = self.lengths + (added.to(self.lengths) if isinstance(added, Tensor) else added)
         self._counts = counts
-
-
-def check_store(dtype: torch.dtype, **sizes: int) -> None:
-    """Check the sizes and the dtype of a tensor that will hold keys or values; a ``ValueError`` names what is wrong."""
-    for name, size in sizes.items():
-        check_integer(name, size)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
 
 
 def check_tokens(k: Tensor, v: Tensor, batch: int, keys: Tensor, values: Tensor) -> None:
