@@ -113,11 +113,10 @@ def _attend(
     """The output, and for each row the base-2 logarithm of its sum of exponentials. An operator, for torch.compile."""
     q, k, v = (_with_rows(x) for x in (q, k, v))
     out, logsumexp = _outputs(q, k, v, mask, bias, causal, scale)
-    strides = tuple(x.stride() for x in (q, k, v, out))
+    strided = q, k, v, out
     with torch.cuda.device_of(q):
-        _forward[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
-            q, k, v, out, logsumexp, strides, *_arguments(q, k, v, mask, bias, causal, scale)
-        )
+        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
+        _forward[programs](*strided, logsumexp, *_arguments(strided, mask, bias, causal, scale))
     return out, logsumexp
 
 
@@ -138,16 +137,13 @@ def _pull_back(
     grad, q, k, v, out = (_with_rows(x) for x in (grad, q, k, v, out))
     dq, dk, dv = (_heads_last(x, x.shape[3]) for x in (q, k, v))
     delta = torch.empty_like(logsumexp)
-    arguments = _arguments(q, k, v, mask, bias, causal, scale)
     with torch.cuda.device_of(q):
-        strides = tuple(x.stride() for x in (q, k, v, grad, dq, out))
-        _backward_q[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
-            q, k, v, grad, out, logsumexp, delta, dq, strides, *arguments
-        )
-        strides = tuple(x.stride() for x in (q, k, v, grad, dk, dv))
-        _backward_kv[_programs(q, "BLOCK_S", k.shape[2], k.shape[1])](
-            q, k, v, grad, logsumexp, delta, dk, dv, strides, *arguments
-        )
+        strided = q, k, v, grad, out, dq
+        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
+        _backward_q[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
+        strided = q, k, v, grad, dk, dv
+        programs = _programs(q, "BLOCK_S", k.shape[2], k.shape[1])
+        _backward_kv[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
     return dq, dk, dv
 
 
@@ -191,9 +187,10 @@ def _programs(q: Tensor, block: str, length: int, heads: int) -> Any:
 
 
 def _arguments(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+    strided: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Any, Any]:
-    """What the three kernels have in common."""
+    """``given`` and ``SHAPE``; the first three tensors are q, k and v."""
+    q, k, v = strided[:3]
     shape = (*q.shape[:3], k.shape[2])
     limits: tuple[Any, ...] = ()
     for x in (mask, bias):
@@ -201,4 +198,5 @@ def _arguments(
     sizes: tuple[int, ...] = ()
     for size in (q.shape[3], v.shape[3]):
         sizes += size, max(16, triton.next_power_of_2(size))
-    return (limits, shape[1:], scale * kernels.LOG2_E.value), (shape[1] // k.shape[1], causal, *sizes)
+    strides = tuple(x.stride() for x in strided)
+    return (limits, shape[1:], scale * kernels.LOG2_E.value, strides), (shape[1] // k.shape[1], causal, *sizes)

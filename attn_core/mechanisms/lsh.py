@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import Call, Mechanism, check_integer, check_key_mask, shown, without_autocast
+from attn_core.contract import Call, Mechanism, check_integer, check_key_mask, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -61,9 +61,8 @@ class LSHAttention(Mechanism):
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
 
     Raises:
-        ValueError: if a size is below 1, the number of buckets is odd and above 1, or ``seed`` is not an integer of 64
-            bits; in use, if the inputs break the contract, ``k`` is not ``q``, the mask differs between heads or
-            queries, or a ``bias`` is given.
+        ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
+            contract, ``k`` is not ``q``, the mask differs between heads or queries, or a ``bias`` is given.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. That a chunk may not show
     where later tokens went is ours.
@@ -82,8 +81,6 @@ class LSHAttention(Mechanism):
             check_integer("num_buckets", num_buckets)
             if num_buckets > 1 and num_buckets % 2:
                 raise ValueError(f"num_buckets: expected 1 or an even number, got {num_buckets}")
-        if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
-            raise ValueError(f"seed: expected an integer of 64 bits, got {shown(seed)}")
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
     def attend(self, call: Call) -> Tensor:

@@ -82,9 +82,8 @@ class Performer(Mechanism):
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
         """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own."""
-        shape = self.features, self.head_dim
         draw = orthogonal_normal if self.orthogonal else torch.randn
-        self.projection.copy_(draw(*shape, generator=generator))
+        self.projection.copy_(draw(self.features, self.head_dim, generator=generator))
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The output, and the weights ``(B, H, T, S)`` that the features amount to, step by step.
@@ -141,13 +140,8 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
     The blocks are independent, the last one may be cut short. Each row by itself is what independent entries would
     give: a direction with no preference, and the length of a standard normal vector.
 
-    Raises:
-        ValueError: if a size is below 1.
-
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """
-    check_integer("rows", rows)
-    check_integer("columns", columns)
     blocks = torch.randn(-(-rows // columns), columns, columns, generator=generator)
     directions, upper = torch.linalg.qr(blocks)
     directions = directions * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)

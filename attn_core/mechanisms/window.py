@@ -102,16 +102,15 @@ def sliding_window_attention(
     them. Returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile, in the shape that they have.
 
     Raises:
-        ValueError: as ``SlidingWindow``; or if global keys come without global values, or in other sizes than k and v.
+        ValueError: as ``SlidingWindow``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
     _check_window(before, after, dilation)
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
-    if global_k is None and global_v is None:
+    if global_k is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
-    _check_global(q, k, v, global_k, global_v, global_mask)
     grouped, mask, bias = call.group_by_kv_head()
     extras = mask, bias, group_by_kv_head(global_mask, k.shape[1])
     settings = before, 0 if causal else after, dilation, call.scale
@@ -259,14 +258,3 @@ def _check_window(before: int, after: int, dilation: int) -> None:
     check_integer("before", before, at_least=0)
     check_integer("after", after, at_least=0)
     check_integer("dilation", dilation)
-
-
-def _check_global(q: Tensor, k: Tensor, v: Tensor, global_k: Any, global_v: Any, mask: Tensor | None) -> None:
-    try:
-        contract(q, global_k, global_v, mask=mask)
-    except ValueError as error:
-        raise ValueError(f"global_{error}") from None
-    if global_k.shape[1] != k.shape[1]:
-        raise ValueError(f"global_k: expected {k.shape[1]} heads, as k, got {global_k.shape[1]}")
-    if global_v.shape[3] != v.shape[3]:
-        raise ValueError(f"global_v: expected values of size {v.shape[3]}, as v, got {global_v.shape[3]}")

@@ -10,7 +10,6 @@ from attn_core import KVCache, MultiHeadAttention, masks, positions, scores
 from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
 from attn_core.contract import shown
 from attn_core.mechanisms.dense import masked_softmax
-from attn_core.mechanisms.performer import orthogonal_normal
 from tests.hostile.row import Row
 
 NAN, INF = math.nan, math.inf
@@ -138,9 +137,6 @@ SETTINGS = [
     Row("LSH: three buckets", attn_core.LSHAttention, {"num_buckets": 3},
         "num_buckets: expected 1 or an even number, got 3$"),
     Row("LSH: no rounds", attn_core.LSHAttention, {"rounds": 0}, "rounds: expected an integer of at least 1, got 0$"),
-    Row("LSH: seed True", attn_core.LSHAttention, {"seed": True}, "seed: expected an integer of 64 bits, got True$"),
-    Row("LSH: seed of 70 bits", attn_core.LSHAttention, {"seed": 2**70},
-        f"seed: expected an integer of 64 bits, got {2**70}$"),
     Row("Performer: no features", attn_core.Performer, {"head_dim": 8, "features": 0},
         "features: expected an integer of at least 1, got 0$"),
     Row("Performer: another head size", attn_core.Performer(4, 2), inputs(),
@@ -149,20 +145,10 @@ SETTINGS = [
         "bias: expected None, since there are no scores to add it to, got torch.float32"),
     Row("Performer: a mask by query", attn_core.Performer(8, 2), inputs(mask=torch.ones(3, 3) > 0),
         "mask: expected one that hides keys from all heads and queries"),
-    Row("orthogonal: no rows", orthogonal_normal, {"rows": 0, "columns": 3},
-        "rows: expected an integer of at least 1, got 0$"),
     Row("additive: a scale", attn_core.AdditiveAttention(8, 5), inputs(scale=0.5),
         "scale: expected None, since additive scores are not scaled, got 0.5$"),
     Row("additive: another head size", attn_core.AdditiveAttention(4, 5), inputs(),
         "keys: expected size 4 on the last axis, got 8$"),
-    Row("OnlineSoftmax: rows as a number", attn_core.OnlineSoftmax, {"rows": 3, "value_dim": 2},
-        "rows: expected a tuple of integers of at least 0, got 3$"),
-    Row("OnlineSoftmax: −1 rows", attn_core.OnlineSoftmax, {"rows": (2, -1), "value_dim": 2},
-        r"rows: expected a tuple of integers of at least 0, got \(2, -1\)$"),
-    Row("OnlineSoftmax: values of half", attn_core.OnlineSoftmax, {"rows": (2,), "value_dim": 0.5},
-        "value_dim: expected an integer of at least 0, got 0.5$"),
-    Row("OnlineSoftmax: float16", attn_core.OnlineSoftmax, {"rows": (2,), "value_dim": 2, "dtype": torch.float16},
-        "dtype: expected torch.float32 or torch.float64, got torch.float16$"),
     *(
         Row(f"OnlineSoftmax: {name}", lambda state, scores, values: state.add(scores, values),
             {"state": attn_core.OnlineSoftmax((2, 3), 4), "scores": s, "values": v}, said)
@@ -172,11 +158,8 @@ SETTINGS = [
             ("scores of float64", numbers(2, 3, 5, dtype=torch.float64), numbers(5, 4),
                 "scores: expected torch.float32 of shape"),
             ("a tile of nothing", numbers(2, 3, 0), numbers(0, 4), "scores: expected torch.float32 of shape"),
-            ("no scores", None, numbers(5, 4), "scores: expected a tensor on cpu, got NoneType$"),
-            ("values on another device", numbers(2, 3, 5), numbers(5, 4, device="meta"),
-                "values: expected a tensor on cpu, got torch.float32 of shape .* on meta$"),
             ("values of another number", numbers(2, 3, 5), numbers(4, 4),
-                r"values: expected a shape that broadcasts to \(2, 5, 4\), got \(4, 4\)$"),
+                r"values: expected shape \('…', 5, 4\), got \(4, 4\)$"),
             ("scores to learn", numbers(2, 3, 5).requires_grad_(), numbers(5, 4),
                 "scores: expected no gradient, since they are overwritten"),
         )

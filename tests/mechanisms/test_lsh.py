@@ -278,7 +278,6 @@ plain = LSHAttention()
         (lambda: LSHAttention(rounds=0), "rounds: expected an integer of at least 1, got 0"),
         (lambda: LSHAttention(num_buckets=0), "num_buckets: expected an integer of at least 1, got 0"),
         (lambda: LSHAttention(num_buckets=3), "num_buckets: expected 1 or an even number, got 3"),
-        (lambda: LSHAttention(seed=0.5), "seed: expected an integer of 64 bits, got 0.5"),
     ],
 )
 def test_wrong_input_is_named(call, message):
