@@ -28,11 +28,6 @@ class Call(NamedTuple):
     scale: float
 
     @property
-    def accum_dtype(self) -> torch.dtype:
-        """The dtype of scores and sums."""
-        return accum_dtype(self.q)
-
-    @property
     def visible(self) -> Tensor | None:
         """The mask with the causal mask folded in; None where every query sees every key."""
         if not self.causal:
@@ -51,7 +46,7 @@ class Call(NamedTuple):
     def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""
         group = self.q.shape[1] // self.k.shape[1]
-        q, k, v = (x.to(self.accum_dtype) for x in self[:3])
+        q, k, v = (x.to(accum_dtype(self.q)) for x in self[:3])
         return (q, k, v) if group == 1 else (q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1))
 
     def group_by_kv_head(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -100,6 +95,12 @@ def contract(
     return Call(q, k, v, mask, bias, causal, 1.0 / math.sqrt(size) if scale is None else float(scale))
 
 
+def settings(module: nn.Module) -> str:
+    """What ``print`` shows of a module, as its ``extra_repr``: the numbers that it was made with."""
+    numbers = {name: x for name, x in vars(module).items() if isinstance(x, int | float) and name != "training"}
+    return ", ".join(f"{name}={x}" for name, x in numbers.items())
+
+
 class Mechanism(nn.Module):
     """A mechanism as a module, called as the contract says.
 
@@ -125,11 +126,7 @@ class Mechanism(nn.Module):
         return self.attend(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
 
     def with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """The output and the attention weights ``(B, H, T, S)``, step by step; ``options`` are those of ``forward``.
-
-        Raises:
-            ValueError: as ``forward``, or if this mechanism has no weights to show.
-        """
+        """The output and the attention weights ``(B, H, T, S)``, step by step; ``options`` are those of ``forward``."""
         return self.attend_with_weights(contract(q, k, v, **options))
 
     def attend(self, call: Call) -> Tensor:
@@ -140,15 +137,7 @@ class Mechanism(nn.Module):
         """The output and the weights of a checked call."""
         raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self)}")
 
-    def extra_repr(self) -> str:
-        """The settings that ``print`` shows."""
-        return settings(self)
-
-
-def settings(module: nn.Module) -> str:
-    """The numbers among a module's attributes: what it was made with."""
-    numbers = {name: x for name, x in vars(module).items() if isinstance(x, int | float) and name != "training"}
-    return ", ".join(f"{name}={x}" for name, x in numbers.items())
+    extra_repr = settings
 
 
 def accum_dtype(x: Tensor) -> torch.dtype:

@@ -22,7 +22,8 @@ class LongformerAttention(nn.Module):
     Time and memory are linear in the length, and in the number of global tokens.
 
     Raises:
-        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``.
+        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``; in use,
+            if an input has another size or kind.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -55,9 +56,6 @@ class LongformerAttention(nn.Module):
         Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default; ``mask (B, T)``,
         True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
         zeros. Returns ``(B, T, model_dim)``.
-
-        Raises:
-            ValueError: if an input has another size or kind.
         """
         check_vectors("x", x, self.query.in_features, self.query.weight)
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):

@@ -28,10 +28,7 @@ def padding(lengths: Tensor, size: int) -> Tensor:
     """The mask that hides padded keys, in the contract's shape.
 
     Shapes: ``lengths (B,)`` gives ``(B, 1, 1, S)``; one length per query, ``(B, T)``, gives ``(B, 1, T, S)``; S is
-    ``size``.
-
-    Raises:
-        ValueError: as ``length_mask``, or ``lengths`` has another number of axes.
+    ``size``. Raises as ``length_mask``, and where ``lengths`` has another number of axes.
     """
     mask = length_mask(lengths, size)
     if mask.dim() not in (2, 3):

@@ -104,10 +104,9 @@ class MultiHeadAttention(nn.Module):
         cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
 
         Raises:
-            ValueError: if an input has another size or kind, or a mask or bias does not broadcast; if the cache is
-                full, of other sizes, or given with keys or without ``causal=True``; if ``lengths`` come without a
-                cache; if rows differ in length or are padded where the mechanism is ``aligned_only``; or if a mask or
-                bias is given beside a recurrent state.
+            ValueError: if an input has another size or kind; if the cache is full, of other sizes, or given with keys
+                or without ``causal=True``; if ``lengths`` come without a cache; if rows differ in length where the
+                mechanism is ``aligned_only``; or if a mask or bias is given beside a recurrent state.
         """
         check_vectors("queries", queries, self.query.in_features, self.query.weight)
         if cache is None:
@@ -126,10 +125,7 @@ class MultiHeadAttention(nn.Module):
     def project_kv(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
 
-        Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys.
-
-        Raises:
-            ValueError: if an input has another size or kind.
+        Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys. Raises as ``forward``.
         """
         check_vectors("keys", keys, self.key.in_features, self.query.weight)
         values = keys if values is None else values
@@ -159,11 +155,7 @@ class MultiHeadAttention(nn.Module):
     def attend_with_weights(
         self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
     ) -> tuple[Tensor, Tensor]:
-        """``attend`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
-
-        Raises:
-            ValueError: as ``forward``, or if the mechanism has no weights to show.
-        """
+        """``attend`` by the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head."""
         check_vectors("queries", queries, self.query.in_features, self.query.weight)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         out, weights = self._with_weights(q, k, v, bias=bias, **options)

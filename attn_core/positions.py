@@ -50,7 +50,7 @@ def relative_rotation(delta: float, dim: int, *, base: float = 10_000.0, dtype: 
     Source: Vaswani et al. 2017, section 3.5.
     """
     _check_even("dim", dim)
-    angles = delta * _frequencies(dim, base, torch.device("cpu"))
+    angles = _angles(torch.tensor(delta, dtype=torch.float64), dim, base)
     cos, sin = angles.cos(), angles.sin()
     blocks = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
     return torch.block_diag(*blocks).to(dtype)
@@ -195,16 +195,11 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
 
 def _angles(positions: Tensor, dim: int, base: float) -> Tensor:
     """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
-    frequencies = _frequencies(dim, base, positions.device)
-    return positions[..., None].to(frequencies.dtype) * frequencies
-
-
-def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
-    """Radians per position of each pair of columns ``(ceil(dim / 2),)``."""
     _check_base(base)
     # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
-    dtype = torch.float32 if device.type == "mps" else torch.float64
-    return base ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
+    dtype = torch.float32 if positions.device.type == "mps" else torch.float64
+    frequencies = base ** (-torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / dim)
+    return positions[..., None].to(dtype) * frequencies
 
 
 def _positions(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:

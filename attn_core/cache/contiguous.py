@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.cache.protocol import Rows, check_tokens
+from attn_core.cache.protocol import KeyValueCache, check_tokens
 from attn_core.contract import check_integer
 
 
-class KVCache(Rows):
+class KVCache(KeyValueCache):
     """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
 
     Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
@@ -52,11 +52,7 @@ class KVCache(Rows):
         return self.keys.nbytes + self.values.nbytes
 
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
-
-        Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
-        """
+        """Add each row's next tokens, as ``KeyValueCache`` says; raises also where there is no room for them."""
         check_tokens(k, v, len(self._counts), self.keys, self.values)
         tokens = k.shape[2]
         counts, before = self._grown(tokens, lengths), self.longest

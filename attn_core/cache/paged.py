@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables
-from attn_core.cache.protocol import Rows, check_like, check_tokens
+from attn_core.cache.protocol import KeyValueCache, check_like, check_tokens
 from attn_core.contract import accum_dtype, check_integer, check_integers, check_lengths, check_scale, kind, shown
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.online import OnlineSoftmax
@@ -170,11 +170,6 @@ class BlockPool:
         self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
         self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes set aside for keys and values."""
-        return self.keys.nbytes + self.values.nbytes
-
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
         """Copy whole blocks, pairs (source block, target block), one after the other."""
         for source, target in copies:  # in turn, since a target may be the source of a later copy
@@ -239,7 +234,7 @@ class _Batch:
         self.table, _ = as_tensors(self.tables, self.sequences, device=self.pools[0].keys.device)
 
 
-class PagedKVCache(Rows):
+class PagedKVCache(KeyValueCache):
     """Keys and values of one layer in blocks, behind the protocol of ``KeyValueCache``; ``for_layers`` makes them.
 
     The rows of the batch are sequences of a ``BlockTables``, which all layers share: a token lies in the same slot of
@@ -278,12 +273,9 @@ class PagedKVCache(Rows):
         return tuple(self._batch.sequences)
 
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
-
-        They are gathered from their blocks: a copy of the cache in one piece.
+        """Add each row's next tokens, as ``KeyValueCache`` says; what is returned is gathered from the blocks, a copy.
 
         Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit. The cache is then as it was.
             OutOfBlocks: if there are too few free blocks. The cache is then as it was.
         """
         check_tokens(k, v, len(self._counts), self.pool.keys, self.pool.values)

@@ -21,11 +21,8 @@ def attention_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention, step by step: the output and the attention weights.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights (B, H, T, S)``. Takes
-    memory for several tensors of shape ``(B, H, T, S)``.
-
-    Raises:
-        ValueError: if an argument breaks the contract.
+    Shapes and errors: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights
+    (B, H, T, S)``. Takes memory for several tensors of that shape.
 
     Source: Vaswani et al. 2017, eq. 1.
     """
@@ -103,12 +100,8 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. The same as
-    ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias that requires a
-    gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
-
-    Raises:
-        ValueError: if an argument breaks the contract.
+    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
+    that requires a gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """

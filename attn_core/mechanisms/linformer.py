@@ -47,17 +47,8 @@ class Linformer(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
-        self._check(call)
-        k, v = call.k, call.v
-        if call.mask is not None:
-            hidden = ~four_axes(call.mask).mT
-            k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
-        k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
-        return attention(call.q, k, v, scale=call.scale)
-
-    def _check(self, call: Call) -> None:
-        max_length = self.key_projection.shape[2]
         heads, keys = call.k.shape[1:3]
+        max_length = self.key_projection.shape[2]
         if keys > max_length:
             raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {keys}")
         if self.num_kv_heads is not None and heads != self.num_kv_heads:
@@ -67,6 +58,12 @@ class Linformer(Mechanism):
         if call.bias is not None:
             raise ValueError("bias: expected None, since slots are no positions, got one")
         check_key_mask(call.mask)
+        k, v = call.k, call.v
+        if call.mask is not None:
+            hidden = ~four_axes(call.mask).mT
+            k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+        k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
+        return attention(call.q, k, v, scale=call.scale)
 
 
 def shorten(projection: Tensor, x: Tensor) -> Tensor:
@@ -77,13 +74,6 @@ def shorten(projection: Tensor, x: Tensor) -> Tensor:
 
     Source: Wang et al. 2020, eq. 7.
     """
-    batch, heads, length, size = x.shape
     dtype = accum_dtype(x)
-    projection, wide = projection[..., :length].to(dtype), x.to(dtype)
     with without_autocast(x):
-        if len(projection) > 1:
-            return (projection @ wide).to(x.dtype)
-        # One projection for all heads: side by side they are one product, and multi-head attention lays them out side
-        # by side in memory already.
-        slots = projection[0] @ wide.transpose(1, 2).reshape(batch, length, heads * size)
-        return slots.unflatten(2, (heads, size)).transpose(1, 2).to(x.dtype)
+        return (projection[..., : x.shape[2]].to(dtype) @ x.to(dtype)).to(x.dtype)

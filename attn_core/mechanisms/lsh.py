@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import Call, Mechanism, check_integer, check_key_mask, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -53,8 +53,7 @@ class LSHAttention(Mechanism):
     Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Under
     ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket instead, which these two chunks hold:
     where chunks begin depends on the hashes of later tokens. A pair counts once, however many rounds let it meet. A
-    token sees itself only if it sees nothing else. With one bucket and a chunk as long as the sequence, this is dense
-    attention with that rule.
+    token sees itself only if it sees nothing else.
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
@@ -94,7 +93,7 @@ class LSHAttention(Mechanism):
         if q.numel() == 0 or v.numel() == 0:
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
         with without_autocast(q):
-            rows, values = (x.to(call.accum_dtype).flatten(0, 1) for x in (q, v))
+            rows, values = (x.to(accum_dtype(q)).flatten(0, 1) for x in (q, v))
             length = rows.norm(dim=-1, keepdim=True)
             keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
             hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, check_integer, check_key_mask, kind, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -111,7 +111,7 @@ class Performer(Mechanism):
             return self.attend_with_weights(call)[0]
         self._check(call)
         with without_autocast(q):
-            q, k, v, projection = (x.to(call.accum_dtype) for x in (q, k, v, self.projection))
+            q, k, v, projection = (x.to(accum_dtype(call.q)) for x in (q, k, v, self.projection))
             directions = projection * (math.sqrt(abs(scale)) * math.log2(math.e))
             norm = k.square().sum(-1, keepdim=True) * (abs(scale) * math.log2(math.e) / 2)
             hidden = None if mask is None else ~mask.expand(len(k), 1, 1, k.shape[2]).mT

@@ -59,7 +59,9 @@ class SlidingWindow(Mechanism):
     def __init__(self, before: int, after: int | None = None, *, dilation: int = 1) -> None:
         super().__init__()
         after = before if after is None else after
-        _check_window(before, after, dilation)
+        check_integer("before", before, at_least=0)
+        check_integer("after", after, at_least=0)
+        check_integer("dilation", dilation)
         self.before, self.after, self.dilation = before, after, dilation
 
     def allowed(self, queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -99,14 +101,10 @@ def sliding_window_attention(
 
     Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
     ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
-    them. Returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile, in the shape that they have.
-
-    Raises:
-        ValueError: as ``SlidingWindow``.
+    them. Mask and bias are read tile by tile, in the shape that they have. Raises as ``SlidingWindow``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
-    _check_window(before, after, dilation)
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
     if global_k is None:
@@ -252,9 +250,3 @@ def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
     """A tile of a mask or a bias: cut where an axis has its full size, to be broadcast where it has one entry."""
     b, queries = b if x.shape[0] > 1 else 0, queries if x.shape[3] > 1 else slice(None)
     return x[b, :, :, queries, keys if x.shape[4] > 1 else slice(None)]
-
-
-def _check_window(before: int, after: int, dilation: int) -> None:
-    check_integer("before", before, at_least=0)
-    check_integer("after", after, at_least=0)
-    check_integer("dilation", dilation)

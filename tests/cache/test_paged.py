@@ -283,11 +283,6 @@ def test_write_touches_its_slots_only():
     pool.write([], k[:0], v[:0])
 
 
-def test_bytes_are_those_reserved():
-    pool = BlockPool(10, 16, 3, 64, value_dim=32, dtype=torch.bfloat16)
-    assert pool.nbytes == 10 * 16 * 3 * (64 + 32) * 2
-
-
 class Watch(TorchDispatchMode):
     """Follows the memory of new tensors: the most at once, and the largest, in bytes."""
 
