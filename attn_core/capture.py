@@ -27,12 +27,7 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     Yields a dictionary that fills as the model runs: the module's qualified name (``"decoder"``) to a list with one
     detached ``(B, H, T, S)`` tensor per call. Modules then take their explicit path, which is slower and keeps the
     whole weight matrix. Captures may be nested; each collects for its own model.
-
-    Raises:
-        ValueError: if ``model`` is not an ``nn.Module``.
     """
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"model: expected an nn.Module, got {type(model).__name__}")
     capture = _Capture({module: name for name, module in model.named_modules()}, {})
     token = _active.set((*_active.get(), capture))
     try:

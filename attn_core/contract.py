@@ -1,14 +1,14 @@
 """The attention contract in code: ``contract`` checks a call and hands back what every mechanism starts from.
 
-Below it stand the checks that the rest of the package shares. Each of them raises a ``ValueError`` that names the
-argument, what was expected, and what came.
+``Mechanism`` is the base of those that are modules. Below it stand the checks that the rest of the package shares. Each
+of them raises a ``ValueError`` that names the argument, what was expected, and what came.
 """
 
 import math
 import reprlib
 from contextlib import AbstractContextManager
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +28,6 @@ class Call(NamedTuple):
     scale: float
 
     @property
-    def accum_dtype(self) -> torch.dtype:
-        """The dtype of scores and sums."""
-        return accum_dtype(self.q)
-
-    @property
     def visible(self) -> Tensor | None:
         """The mask with the causal mask folded in; None where every query sees every key."""
         if not self.causal:
@@ -41,11 +36,18 @@ class Call(NamedTuple):
         visible = torch.ones(queries, keys, dtype=torch.bool, device=self.q.device).tril(keys - queries)
         return visible if self.mask is None else visible & self.mask
 
+    def refuse_bias_gradient(self) -> None:
+        """For mechanisms that have no gradient to give to a bias."""
+        if self.bias is not None and self.bias.requires_grad:
+            raise ValueError(
+                "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives one"
+            )
+
     def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""
         group = self.q.shape[1] // self.k.shape[1]
-        k, v = (x.repeat_interleave(group, dim=1) if group > 1 else x for x in (self.k, self.v))
-        return self.q.to(self.accum_dtype), k.to(self.accum_dtype), v.to(self.accum_dtype)
+        q, k, v = (x.to(accum_dtype(self.q)) for x in self[:3])
+        return (q, k, v) if group == 1 else (q, k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1))
 
     def group_by_kv_head(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """q, mask and bias with an axis for the key-value heads: ``(B, G, H / G, T, ·)``; views."""
@@ -62,31 +64,22 @@ def contract(
     bias: Tensor | None = None,
     causal: bool = False,
     scale: float | None = None,
-    bias_gradient: bool = True,
 ) -> Call:
     """Check a mechanism's arguments against the contract in ``attn_core.__doc__``.
-
-    ``bias_gradient=False`` also refuses a bias that requires a gradient, for mechanisms that have none to give.
 
     Raises:
         ValueError: if an argument's kind, dtype, device or shape does not fit.
     """
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(tensor, Tensor):
-            raise ValueError(f"{name}: expected a tensor, got {type(tensor).__name__}")
-        if tensor.dim() != 4:
-            raise ValueError(f"{name}: expected 4 axes (batch, heads, length, size), got shape {tuple(tensor.shape)}")
-        if not tensor.dtype.is_floating_point:
-            raise ValueError(f"{name}: expected a floating dtype, got {tensor.dtype}")
-        if tensor.dtype != q.dtype:
-            raise ValueError(f"{name}: expected the dtype of q, {q.dtype}, got {tensor.dtype}")
-        if tensor.device != q.device:
-            raise ValueError(f"{name}: expected the device of q, {q.device}, got {tensor.device}")
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point:
+            raise ValueError(f"{name}: expected a floating tensor (batch, heads, length, size), got {kind(x)}")
+        if x.dtype != q.dtype or x.device != q.device:
+            raise ValueError(f"{name}: expected q's {q.dtype} on {q.device}, got {x.dtype} on {x.device}")
     batch, heads, queries, size = q.shape
     key_heads, keys = k.shape[1], k.shape[2]
     if k.shape[0] != batch or k.shape[3] != size:
         raise ValueError(f"k: expected shape ({batch}, G, S, {size}) to go with q, got {tuple(k.shape)}")
-    if key_heads == 0 or heads < key_heads or heads % key_heads:
+    if heads == 0 or key_heads == 0 or heads % key_heads:
         raise ValueError(f"k: expected a number of heads that divides q's {heads}, got {key_heads}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v: expected shape {(*k.shape[:3], 'Dv')} to go with k, got {tuple(v.shape)}")
@@ -96,14 +89,55 @@ def contract(
         check_mask(mask, (batch, heads, queries, keys), q.device)
     if bias is not None:
         check_bias(bias, (batch, heads, queries, keys), q.device)
-        if bias.requires_grad and not bias_gradient:
-            raise ValueError(
-                "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
-            )
     if not isinstance(causal, bool):
         raise ValueError(f"causal: expected True or False, got {shown(causal)}")
     check_scale(scale)
     return Call(q, k, v, mask, bias, causal, 1.0 / math.sqrt(size) if scale is None else float(scale))
+
+
+def settings(module: nn.Module) -> str:
+    """What ``print`` shows of a module, as its ``extra_repr``: the numbers that it was made with."""
+    numbers = {name: x for name, x in vars(module).items() if isinstance(x, int | float) and name != "training"}
+    return ", ".join(f"{name}={x}" for name, x in numbers.items())
+
+
+class Mechanism(nn.Module):
+    """A mechanism as a module, called as the contract says.
+
+    A subclass says what it computes in ``attend`` and, where it has weights to show, in ``attend_with_weights``.
+    """
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+    ) -> Tensor:
+        """The output ``(B, H, T, Dv)``.
+
+        Raises:
+            ValueError: if an argument breaks the contract, or is one that this mechanism refuses.
+        """
+        return self.attend(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
+
+    def with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+        """The output and the attention weights ``(B, H, T, S)``, step by step; ``options`` are those of ``forward``."""
+        return self.attend_with_weights(contract(q, k, v, **options))
+
+    def attend(self, call: Call) -> Tensor:
+        """The output of a checked call."""
+        return self.attend_with_weights(call)[0]
+
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The output and the weights of a checked call."""
+        raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self)}")
+
+    extra_repr = settings
 
 
 def accum_dtype(x: Tensor) -> torch.dtype:
@@ -154,6 +188,14 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
 
 
+def check_bias_gradient(bias: Tensor | None) -> None:
+    """``bias`` requires no gradient, for mechanisms that have none to give."""
+    if bias is not None and bias.requires_grad:
+        raise ValueError(
+            "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
+        )
+
+
 def check_key_mask(mask: Tensor | None) -> None:
     """``mask`` hides the same keys from all heads and queries."""
     if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
@@ -194,16 +236,6 @@ def check_dropout(dropout: float) -> None:
     """``dropout`` is a probability below 1."""
     if not is_number(dropout) or not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout: expected a probability in [0, 1), got {shown(dropout)}")
-
-
-def check_leading(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """The axes before the last two of ``tensor`` broadcast with those of ``other``."""
-    try:
-        torch.broadcast_shapes(tensor.shape[:-2], other.shape[:-2])
-    except RuntimeError:
-        raise ValueError(
-            f"{name}: expected leading axes that go with {other_name}'s {tuple(other.shape)}, got {tuple(tensor.shape)}"
-        ) from None
 
 
 def check_lengths(lengths: Tensor, batch: int) -> None:

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer, check_vectors, kind
+from attn_core.contract import check_integer, check_vectors, kind, settings
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
 
@@ -22,7 +22,8 @@ class LongformerAttention(nn.Module):
     Time and memory are linear in the length, and in the number of global tokens.
 
     Raises:
-        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``.
+        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``; in use,
+            if an input has another size or kind.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -55,11 +56,11 @@ class LongformerAttention(nn.Module):
         Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default; ``mask (B, T)``,
         True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
         zeros. Returns ``(B, T, model_dim)``.
-
-        Raises:
-            ValueError: if an input has another size or kind.
         """
-        self._check(x, global_tokens, mask)
+        check_vectors("x", x, self.query.in_features, self.query.weight)
+        for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
+            if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
+                raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
         local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window, self.dilation)
         marked = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if global_tokens is None else global_tokens
@@ -81,10 +82,7 @@ class LongformerAttention(nn.Module):
         out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), of_global).transpose(1, 2)
         return self._merge(out, mask)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        sizes = f"num_heads={self.num_heads}, head_dim={self.head_dim}"
-        return f"{sizes}, window={self.window}, dilation={self.dilation}"
+    extra_repr = settings
 
     def _attend_to_all(self, queries: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from N global tokens ``(B, N, C)`` to all of ``x (B, T, C)``: ``(B, H, N, D)``."""
@@ -110,17 +108,6 @@ class LongformerAttention(nn.Module):
         """The heads' outputs ``(B, H, T, D)`` side by side, zeros at padding, projected: ``(B, T, C)``."""
         joined = out.transpose(1, 2).flatten(2)
         return self.out(joined if mask is None else joined.masked_fill(~mask[..., None], 0.0))
-
-    def _check(self, x: Tensor, global_tokens: Tensor | None, mask: Tensor | None) -> None:
-        check_vectors("x", x, self.query.in_features, self.query.weight)
-        for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
-            if chosen is None:
-                continue
-            if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool or chosen.shape != x.shape[:2]:
-                shape = tuple(x.shape[:2])
-                raise ValueError(f"{name}: expected a boolean tensor of shape {shape}, got {kind(chosen)}")
-            if chosen.device != x.device:
-                raise ValueError(f"{name}: expected device {x.device}, as x, got {chosen.device}")
 
 
 def _per_key(mask: Tensor | None) -> Tensor | None:

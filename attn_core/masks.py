@@ -28,17 +28,12 @@ def padding(lengths: Tensor, size: int) -> Tensor:
     """The mask that hides padded keys, in the contract's shape.
 
     Shapes: ``lengths (B,)`` gives ``(B, 1, 1, S)``; one length per query, ``(B, T)``, gives ``(B, 1, T, S)``; S is
-    ``size``.
-
-    Raises:
-        ValueError: as ``length_mask``, or ``lengths`` has another number of axes.
+    ``size``. Raises as ``length_mask``, and where ``lengths`` has another number of axes.
     """
     mask = length_mask(lengths, size)
-    if mask.dim() == 2:
-        return mask[:, None, None, :]
-    if mask.dim() == 3:
-        return mask[:, None]
-    raise ValueError(f"lengths: expected shape (B,) or (B, T), got {tuple(lengths.shape)}")
+    if mask.dim() not in (2, 3):
+        raise ValueError(f"lengths: expected shape (B,) or (B, T), got {tuple(lengths.shape)}")
+    return mask[:, None, None] if mask.dim() == 2 else mask[:, None]
 
 
 def causal(
@@ -48,21 +43,19 @@ def causal(
 
     Without ``offset`` the last query is aligned with the last key (offset S − T), as cached decoding needs, and the
     mask has shape ``(T, S)``. With ``offset (B,)``, the number of keys that come before each row's first query, it
-    has shape ``(B, 1, T, S)``.
+    has shape ``(B, 1, T, S)``, on the device of ``offset``.
 
     Raises:
         ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
-    for name, value in (("query_length", query_length), ("key_length", key_length)):
-        check_integer(name, value, at_least=0)
+    check_integer("query_length", query_length, at_least=0)
+    check_integer("key_length", key_length, at_least=0)
     if offset is None:
-        queries = torch.arange(query_length, device=device) + (key_length - query_length)
-        return torch.arange(key_length, device=device) <= queries[:, None]
+        return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
     if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
         raise ValueError(f"offset: expected an integer tensor of shape (B,), got {kind(offset)}")
-    device = offset.device if device is None else device
-    queries = torch.arange(query_length, device=device) + offset.to(device)[:, None]
-    return (torch.arange(key_length, device=device) <= queries[..., None])[:, None]
+    queries = torch.arange(query_length, device=offset.device) + offset[:, None]
+    return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]
 
 
 def same_group(groups: Tensor) -> Tensor:

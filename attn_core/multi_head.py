@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import Cache, KeyValueCache, KVCache, RecurrentState, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_bias, check_integer, check_mask, check_mechanism, check_vectors, kind
+from attn_core.contract import check_bias, check_integer, check_mask, check_mechanism, check_vectors, kind, settings
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
 
@@ -27,8 +27,8 @@ class MultiHeadAttention(nn.Module):
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
     Raises:
-        ValueError: if a size is below 1, the heads do not divide, ``positions`` are for other heads or do not act
-            inside the scores, ``mechanism`` is not callable, or the sizes bar sharing.
+        ValueError: if a size is below 1, the heads do not divide, ``positions`` do not act inside the scores,
+            ``mechanism`` is not callable, or the sizes bar sharing.
 
     Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
     weights start after Glorot and Bengio 2010, the biases at zero.
@@ -71,6 +71,8 @@ class MultiHeadAttention(nn.Module):
         self.key = self.query if share_query_key else nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(value_dim, num_kv_heads * head_dim, bias=bias)
         self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
+        if positions is not None and not hasattr(positions, "rotate"):
+            raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
@@ -78,8 +80,6 @@ class MultiHeadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
                 nn.init.zeros_(projection.bias)
-        if positions is not None:
-            self._check_positions(positions)
 
     def forward(
         self,
@@ -104,19 +104,18 @@ class MultiHeadAttention(nn.Module):
         cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
 
         Raises:
-            ValueError: if an input has another size or kind, or a mask or bias does not broadcast; if the cache is
-                full, of other sizes, or given with keys or without ``causal=True``; if ``lengths`` come without a
-                cache; if rows differ in length or are padded where the mechanism is ``aligned_only``; or if a mask or
-                bias is given beside a recurrent state.
+            ValueError: if an input has another size or kind; if the cache is full, of other sizes, or given with keys
+                or without ``causal=True``; if ``lengths`` come without a cache; if rows differ in length where the
+                mechanism is ``aligned_only``; or if a mask or bias is given beside a recurrent state.
         """
-        self._check("queries", queries, self.query.in_features)
+        check_vectors("queries", queries, self.query.in_features, self.query.weight)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
             k, v = self.project_kv(queries if keys is None else keys, values)
             if keys is None and self.key is self.query:
                 q, bias = self._project_q(queries, k, 0, bias, shared=k)
-                return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
+                return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
             return self.attend(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
@@ -126,14 +125,11 @@ class MultiHeadAttention(nn.Module):
     def project_kv(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
 
-        Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys.
-
-        Raises:
-            ValueError: if an input has another size or kind.
+        Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys. Raises as ``forward``.
         """
-        self._check("keys", keys, self.key.in_features)
+        check_vectors("keys", keys, self.key.in_features, self.query.weight)
         values = keys if values is None else values
-        self._check("values", values, self.value.in_features)
+        check_vectors("values", values, self.value.in_features, self.query.weight)
         if values.shape[:2] != keys.shape[:2]:
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
         return self._project(keys, values, 0)
@@ -152,28 +148,17 @@ class MultiHeadAttention(nn.Module):
 
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
-        self._check("queries", queries, self.query.in_features)
+        check_vectors("queries", queries, self.query.in_features, self.query.weight)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
-        return self._attend(q, k, v, mask=mask, bias=bias, causal=causal)
+        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
 
     def attend_with_weights(
-        self,
-        queries: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
+        self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
     ) -> tuple[Tensor, Tensor]:
-        """``attend`` through the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head.
-
-        Raises:
-            ValueError: as ``forward``, or if the mechanism has no weights to show.
-        """
-        self._check("queries", queries, self.query.in_features)
+        """``attend`` by the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head."""
+        check_vectors("queries", queries, self.query.in_features, self.query.weight)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
-        out, weights = self._with_weights(q, k, v, mask=mask, bias=bias, causal=causal)
+        out, weights = self._with_weights(q, k, v, bias=bias, **options)
         return self._merge(out), weights
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
@@ -191,11 +176,8 @@ class MultiHeadAttention(nn.Module):
         Mind the mask: PyTorch's ``key_padding_mask`` and boolean ``attn_mask`` are True where one may *not* attend.
 
         Raises:
-            ValueError: if ``layer`` is not an ``nn.MultiheadAttention``, or has extra keys (``add_bias_kv``,
-                ``add_zero_attn``), which this layer does not have.
+            ValueError: if ``layer`` has extra keys (``add_bias_kv``, ``add_zero_attn``), which this one does not have.
         """
-        if not isinstance(layer, nn.MultiheadAttention):
-            raise ValueError(f"layer: expected an nn.MultiheadAttention, got {type(layer).__name__}")
         if layer.bias_k is not None or layer.add_zero_attn:
             raise ValueError("layer: expected none with add_bias_kv or add_zero_attn, got one")
         ours = cls(
@@ -217,9 +199,7 @@ class MultiHeadAttention(nn.Module):
         ours.out.load_state_dict(layer.out_proj.state_dict())
         return ours.train(layer.training)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
+    extra_repr = settings
 
     def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
         k, v = self._split(self.key(keys)), self._split(self.value(values))
@@ -259,12 +239,7 @@ class MultiHeadAttention(nn.Module):
             if mask is not None:
                 check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
             mask = past if mask is None else mask & past
-        return self._attend(q, k, v, mask=mask, bias=bias, causal=uniform)
-
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, bias: Tensor | None, causal: bool
-    ) -> Tensor:
-        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
+        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=uniform))
 
     def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The heads' outputs ``(B, H, T, D)``; their weights are recorded where they are captured."""
@@ -303,18 +278,6 @@ class MultiHeadAttention(nn.Module):
         if length == 1:  # nothing to swap; in decoding each operation counts
             return x.view(batch, size // self.head_dim, 1, self.head_dim)
         return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
-
-    def _check(self, name: str, x: Tensor, size: int) -> None:
-        check_vectors(name, x, size, self.query.weight)
-
-    def _check_positions(self, positions: RelativePositions) -> None:
-        if not hasattr(positions, "rotate"):
-            raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
-        first = torch.zeros(1, dtype=torch.long)
-        positions.rotate(torch.zeros(1, self.num_heads, 1, self.head_dim), first)
-        bias = positions.bias(first, first)
-        if bias is not None and bias.shape[0] != self.num_heads:
-            raise ValueError(f"positions: expected a bias for {self.num_heads} heads, got {bias.shape[0]}")
 
 
 def _positions(x: Tensor, before: int | Tensor) -> Tensor:

@@ -10,9 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import accum_dtype, check_integer, kind
-
-_INTEGERS = (torch.int64, torch.int32)
+from attn_core.contract import INTEGERS, accum_dtype, check_integer, kind, settings
 
 
 class RelativePositions(Protocol):
@@ -25,53 +23,34 @@ class RelativePositions(Protocol):
         """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None where that is nothing."""
 
 
-def sinusoidal(
-    length: int,
-    dim: int,
-    *,
-    base: float = 10_000.0,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
+def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Sinusoids of falling frequency: column 2j is sin(i / base^(2j/dim)) at position i, column 2j+1 its cosine.
 
     Shapes: returns ``(length, dim)``. An odd ``dim`` ends with a sine whose cosine is left out. The angles are exact to
-    float64 at any position (float32 where a device has no more).
+    float64 at any position.
 
     Raises:
-        ValueError: if ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not floating.
+        ValueError: if ``length`` is negative, ``dim`` below 1, or ``base`` not above 0.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     check_integer("length", length, at_least=0)
-    _check_dtype(dtype)
-    return _encode(torch.arange(length, device=device), dim, base).to(dtype)
+    return _encode(torch.arange(length), dim, base).to(dtype)
 
 
-def relative_rotation(
-    delta: float,
-    dim: int,
-    *,
-    base: float = 10_000.0,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor:
+def relative_rotation(delta: float, dim: int, *, base: float = 10_000.0, dtype: torch.dtype = torch.float32) -> Tensor:
     """The matrix M that moves every sinusoidal encoding by ``delta`` positions: p(i + δ) = M p(i), whatever i is.
 
     Shapes: returns ``(dim, dim)``, with one 2×2 rotation by the angle δ / base^(2j/dim) for each pair of columns.
     ``delta`` may be negative, or no integer.
 
     Raises:
-        ValueError: if ``delta`` is not finite, ``dim`` not even or below 2, ``base`` not above 0, or ``dtype`` not
-            floating.
+        ValueError: if ``dim`` is not even or below 2, or ``base`` not above 0.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    if not isinstance(delta, int | float) or isinstance(delta, bool) or not math.isfinite(delta):
-        raise ValueError(f"delta: expected a finite number, got {delta!r}")
     _check_even("dim", dim)
-    _check_dtype(dtype)
-    angles = delta * _frequencies(dim, base, torch.device(device or "cpu"))
+    angles = _angles(torch.tensor(delta, dtype=torch.float64), dim, base)
     cos, sin = angles.cos(), angles.sin()
     blocks = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
     return torch.block_diag(*blocks).to(dtype)
@@ -104,9 +83,7 @@ class Sinusoidal(nn.Module):
         encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
         return (x + encodings.to(accum_dtype(x))).to(x.dtype)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"dim={self.dim}, base={self.base:g}"
+    extra_repr = settings
 
 
 class Learned(nn.Module):
@@ -123,27 +100,23 @@ class Learned(nn.Module):
         super().__init__()
         check_integer("max_length", max_length)
         check_integer("dim", dim)
+        self.max_length, self.dim = max_length, dim
         self.weight = nn.Parameter(torch.empty(max_length, dim))
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
-        max_length, dim = self.weight.shape
-        _check_vectors(x, dim, offset)
-        first = longest = 0 if isinstance(offset, Tensor) else offset
-        if isinstance(offset, Tensor) and offset.numel():
-            first, longest = torch.stack(torch.aminmax(offset)).tolist()  # one wait for a GPU, not two
-        if first < 0:  # it would be counted from the end
-            raise ValueError(f"offset: expected integers of at least 0, got {first}")
-        end = longest + x.shape[1]
-        if end > max_length:
-            raise ValueError(f"x: expected positions below max_length {max_length}, got position {end - 1}")
-        positions = self.weight[_positions(x, dim, offset)] if isinstance(offset, Tensor) else self.weight[offset:end]
-        return (x + positions).to(x.dtype)
+        _check_vectors(x, self.dim, offset)
+        offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
+        if min(offsets, default=0) < 0:  # it would be counted from the end
+            raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
+        end = max(offsets, default=0) + x.shape[1]
+        if end > self.max_length:
+            raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
+        positions = _positions(x, self.dim, offset) if isinstance(offset, Tensor) else slice(offset, end)
+        return (x + self.weight[positions]).to(x.dtype)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"max_length={self.weight.shape[0]}, dim={self.weight.shape[1]}"
+    extra_repr = settings
 
 
 class Rotary(nn.Module):
@@ -153,8 +126,7 @@ class Rotary(nn.Module):
     left as they are.
 
     Raises:
-        ValueError: if ``head_dim`` is not even or ``base`` not above 0; in use, if the heads have another size, or the
-            positions do not go with them.
+        ValueError: if ``head_dim`` is not even or ``base`` not above 0; in use, if the heads have another size.
 
     Source: Su et al. 2021, eq. 15 and 34.
     """
@@ -167,12 +139,8 @@ class Rotary(nn.Module):
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape."""
-        if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point or x.shape[3] != self.head_dim:
+        if x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
-        if not isinstance(positions, Tensor) or positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
-            raise ValueError(
-                f"positions: expected {x.shape[2]} of them, for all rows or for each, got {kind(positions)}"
-            )
         angles = _angles(positions, self.head_dim, self.base)
         if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
@@ -183,9 +151,7 @@ class Rotary(nn.Module):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
         """Nothing: rotary positions act on queries and keys."""
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"head_dim={self.head_dim}, base={self.base:g}"
+    extra_repr = settings
 
 
 class ALiBi(nn.Module):
@@ -217,9 +183,7 @@ class ALiBi(nn.Module):
         slopes = torch.tensor(self.slopes, device=distances.device)
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"num_heads={self.num_heads}"
+    extra_repr = settings
 
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
@@ -230,16 +194,12 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
 
 
 def _angles(positions: Tensor, dim: int, base: float) -> Tensor:
-    frequencies = _frequencies(dim, base, positions.device)
-    return positions[..., None].to(frequencies.dtype) * frequencies
-
-
-def _frequencies(dim: int, base: float, device: torch.device) -> Tensor:
-    """Radians per position of each pair of columns ``(ceil(dim / 2),)``."""
+    """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
     _check_base(base)
     # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
-    dtype = torch.float32 if device.type == "mps" else torch.float64
-    return base ** (-torch.arange(0, dim, 2, dtype=dtype, device=device) / dim)
+    dtype = torch.float32 if positions.device.type == "mps" else torch.float64
+    frequencies = base ** (-torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / dim)
+    return positions[..., None].to(dtype) * frequencies
 
 
 def _positions(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
@@ -253,7 +213,7 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
     if isinstance(offset, Tensor):
-        if offset.dtype not in _INTEGERS or offset.shape != x.shape[:1]:
+        if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an integer tensor of shape ({x.shape[0]},), got {kind(offset)}")
     elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
@@ -262,11 +222,6 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
 def _check_base(base: float) -> None:
     if not isinstance(base, int | float) or isinstance(base, bool) or not (math.isfinite(base) and base > 0):
         raise ValueError(f"base: expected a finite number above 0, got {base!r}")
-
-
-def _check_dtype(dtype: torch.dtype) -> None:
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"dtype: expected a floating dtype, got {dtype}")
 
 
 def _check_even(name: str, size: int) -> None:

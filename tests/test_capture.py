@@ -50,8 +50,3 @@ def test_captures_nest_and_end_after_an_error():
     assert list(inner) == [""] and len(inner[""]) == 1
     assert len(outer["first"]) == 2
     assert not is_captured(model.first)
-
-
-def test_wrong_input_is_named():
-    with pytest.raises(ValueError, match=r"model: expected an nn.Module, got int"), capture_attention(3):
-        pass

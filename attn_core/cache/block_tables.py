@@ -36,15 +36,15 @@ class BlockTables:
     object serves all layers of a model: a token lies in the same slot of every layer's pool.
 
     Raises:
-        ValueError: if a size is not an integer of at least 1. In every method: if a sequence or block does not exist, a
-            number of tokens is not an integer in its range, or ``growth`` is not a mapping.
+        ValueError: if a size is not an integer of at least 1. In every method: if a sequence does not exist, or a
+            number of tokens is not an integer in its range.
 
     Source: Kwon et al. 2023, sections 4.2 (block tables), 4.4 (sharing, reference counts, copy-on-write).
     """
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
-        for name, size in (("num_blocks", num_blocks), ("block_size", block_size)):
-            check_integer(name, size)
+        check_integer("num_blocks", num_blocks)
+        check_integer("block_size", block_size)
         self.num_blocks, self.block_size = num_blocks, block_size
         self._free = list(range(num_blocks - 1, -1, -1))  # a stack: the block freed last is used first
         self._references = [0] * num_blocks
@@ -97,7 +97,6 @@ class BlockTables:
 
     def references(self, block: int) -> int:
         """How many tables the block is in: 0 where it is free."""
-        check_integer("block", block, at_least=0, at_most=self.num_blocks - 1)
         return self._references[block]
 
     def add_sequence(self) -> int:
@@ -130,11 +129,7 @@ class BlockTables:
         self._lengths[sequence] = tokens
 
     def append(self, sequence: int, tokens: int) -> Placement:
-        """Make room for so many new tokens of one sequence.
-
-        Raises:
-            OutOfBlocks: if there are too few free blocks. Nothing has changed then.
-        """
+        """Make room for so many new tokens of one sequence; raises as ``append_all``."""
         return self.append_all({sequence: tokens})
 
     def append_all(self, growth: Mapping[int, int]) -> Placement:
@@ -167,8 +162,6 @@ class BlockTables:
 
     def blocks_needed(self, growth: Mapping[int, int]) -> int:
         """How many free blocks ``append_all(growth)`` would take, those for copies included."""
-        if not isinstance(growth, Mapping):
-            raise ValueError(f"growth: expected a mapping {{sequence: tokens}}, got {type(growth).__name__}")
         needed = 0
         left: Counter[int] = Counter()  # how many of a shared block's owners will have left it for their copies
         for sequence, tokens in growth.items():

@@ -4,12 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core import masks
-from attn_core.cache.protocol import Rows, check_store, check_tokens
+from attn_core.cache.protocol import KeyValueCache, check_tokens
 from attn_core.contract import check_integer
 
 
-class KVCache(Rows):
+class KVCache(KeyValueCache):
     """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
 
     Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
@@ -17,7 +16,7 @@ class KVCache(Rows):
     protocol of ``KeyValueCache``; what ``append`` returns are views of the two tensors.
 
     Raises:
-        ValueError: if a size is below 1, or the dtype is not floating.
+        ValueError: if a size is below 1.
 
     Source: Shazeer 2019, section 2.4 (incremental decoding).
     """
@@ -35,7 +34,8 @@ class KVCache(Rows):
     ) -> None:
         value_dim = head_dim if value_dim is None else value_dim
         sizes = {"batch_size": batch_size, "num_kv_heads": num_kv_heads, "capacity": capacity}
-        check_store(dtype, **sizes, head_dim=head_dim, value_dim=value_dim)
+        for name, size in {**sizes, "head_dim": head_dim, "value_dim": value_dim}.items():
+            check_integer(name, size)
         super().__init__([0] * batch_size, device)
         # Zeros, not whatever lay in memory: a masked slot has weight 0, and 0 times NaN is NaN.
         self.keys = torch.zeros(batch_size, num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
@@ -52,13 +52,9 @@ class KVCache(Rows):
         return self.keys.nbytes + self.values.nbytes
 
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
-
-        Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
-        """
+        """Add each row's next tokens, as ``KeyValueCache`` says; raises also where there is no room for them."""
         check_tokens(k, v, len(self._counts), self.keys, self.values)
-        batch, _, tokens, _ = k.shape
+        tokens = k.shape[2]
         counts, before = self._grown(tokens, lengths), self.longest
         longest = max(counts)
         if longest > self.capacity:
@@ -66,27 +62,18 @@ class KVCache(Rows):
                 f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {longest} "
                 f"with the {self._counts[counts.index(longest)]} that are cached"
             )
-        for store, new in ((self.keys, k), (self.values, v)):
-            if lengths is None and self.uniform:
-                store.narrow(2, before, tokens).copy_(new)  # half the time of an assignment to a slice
-                continue
-            row = torch.arange(batch, device=store.device)[:, None].expand(batch, tokens)
-            slot = self.lengths[:, None] + torch.arange(tokens, device=store.device)
-            new = new.transpose(1, 2)  # (B, T, G, D), as rows and slots index the store
-            if lengths is not None:
-                true = masks.length_mask(lengths, tokens).to(store.device)
-                row, slot, new = row[true], slot[true], new[true]
-            store[row, :, slot] = new
+        if lengths is None and self.uniform:  # half the time of an assignment to a slice
+            self.keys.narrow(2, before, tokens).copy_(k)
+            self.values.narrow(2, before, tokens).copy_(v)
+        else:
+            row, column, slot = self._new(tokens, lengths)
+            self.keys[row, :, slot] = k[row, :, column]
+            self.values[row, :, slot] = v[row, :, column]
         self._grow(counts, tokens if lengths is None else lengths)
         return self.keys.narrow(2, 0, longest), self.values.narrow(2, 0, longest)
 
     def reserve(self, tokens: int) -> None:
-        """Make sure that each row has room for so many more tokens: the capacity is at least doubled where it is not.
-
-        Raises:
-            ValueError: if ``tokens`` is not an integer of at least 0.
-        """
-        check_integer("tokens", tokens, at_least=0)
+        """Make sure that each row has room for so many more tokens: where it has not, at least double the capacity."""
         if self.longest + tokens > self.capacity:
             more = max(self.capacity, self.longest + tokens - self.capacity)
             self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))
@@ -96,8 +83,3 @@ class KVCache(Rows):
         super().reorder(rows)
         rows = rows.to(self.keys.device)
         self.keys, self.values = self.keys[rows], self.values[rows]
-
-    def __repr__(self) -> str:
-        batch, heads, capacity, size = self.keys.shape
-        held = self.longest if self.uniform else self._counts
-        return f"KVCache({batch} rows, {heads} key-value heads of {size}, {held} of {capacity} tokens)"

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables
-from attn_core.cache.protocol import Rows, check_like, check_store, check_tokens
-from attn_core.contract import check_scale, kind, shown
+from attn_core.cache.protocol import KeyValueCache, check_like, check_tokens
+from attn_core.contract import accum_dtype, check_integer, check_integers, check_lengths, check_scale, kind, shown
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.online import OnlineSoftmax
 
@@ -63,12 +63,14 @@ def paged_attention(
     where that is more), and so do the scores. Half precision is converted tile by tile.
 
     Raises:
-        ValueError: if a shape, dtype or device does not fit, a length or used block is out of range (blocks are checked
-            on the CPU only: a GPU would have to be waited for), or a tensor requires a gradient.
+        ValueError: if a shape, dtype or device does not fit, a length is out of range, or a tensor requires a gradient.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
-    table = _check(q, keys, values, table, lengths, scale)
+    _check(q, keys, values, table, lengths)
+    check_scale(scale)
+    # The entries that are not used name block 0, which always exists.
+    table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
     tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
     out = q.new_zeros(*q.shape[:3], values.shape[3])
@@ -95,18 +97,18 @@ def _attend(
 ) -> Tensor:
     """``paged_attention`` of some rows, ``width`` blocks of each at a time."""
     (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
-    accum_dtype = torch.promote_types(q.dtype, torch.float32)
+    dtype = accum_dtype(q)
     # The query heads that read one key head become further queries of that head, so that each key is read once.
-    queries = (q.to(accum_dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
-    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=accum_dtype, device=q.device)
+    queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
+    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=dtype, device=q.device)
     visible = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
     head = torch.arange(groups, device=q.device)[:, None]
     table = table[:, : -(-max(lengths) // block_size)]
     for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
         index = (blocks[:, None] * groups + head).flatten()  # of a pool seen as one row a block and head
         start, stop = first * block_size, (first + blocks.shape[1]) * block_size
-        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(accum_dtype).mT
-        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(accum_dtype)
+        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(dtype).mT
+        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(dtype)
         if stop > min(lengths) - tokens + 1:  # some query does not see all of the tile
             hidden = torch.arange(start, stop, device=q.device) >= visible[..., None]
             scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
@@ -117,53 +119,34 @@ def _attend(
 
 
 def _read(store: Tensor, index: Tensor, buffer: Tensor) -> Tensor:
-    rows = store.flatten(0, 1).flatten(1)
+    rows = store.view(store.shape[0] * store.shape[1], -1)
     out = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
     return torch.index_select(rows, 0, index, out=out)
 
 
-def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, scale: float | None) -> Tensor:
-    """Check the arguments; return the table with 0, a block that always exists, in the entries that are not used."""
-    for name, tensor in (("q", q), ("keys", keys), ("values", values)):
-        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point or tensor.dim() != 4:
-            raise ValueError(f"{name}: expected a floating tensor with 4 axes, got {kind(tensor)}")
-        check_like(name, tensor, q, "q's")
-    (batch, heads, _, size), (num_blocks, groups, block_size, _) = q.shape, keys.shape
-    if size == 0 or keys.shape[3] != size or groups == 0 or heads % groups or not num_blocks * block_size:
-        expected = f"a pool's shape (N, G, block_size, {max(size, 1)}), G dividing q's {heads} heads"
+def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor) -> None:
+    for name, x in (("q", q), ("keys", keys), ("values", values)):
+        if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.dim() != 4:
+            raise ValueError(f"{name}: expected a floating tensor with 4 axes, got {kind(x)}")
+        check_like(name, x, q, "q's")
+    (batch, heads, _, size), (_, groups, block_size, key_size) = q.shape, keys.shape
+    if key_size != size or groups == 0 or heads % groups:
+        expected = f"a pool's shape (N, G, block_size, {size}), G dividing q's {heads} heads"
         raise ValueError(f"keys: expected {expected}, got {tuple(keys.shape)}")
     if values.shape[:3] != keys.shape[:3]:
         raise ValueError(f"values: expected shape {(*keys.shape[:3], 'Dv')}, as keys, got {tuple(values.shape)}")
-    for name, store in (("keys", keys), ("values", values)):
-        if not store.is_contiguous():  # seen as one row a block and head, it would be copied whole
-            raise ValueError(f"{name}: expected a contiguous tensor, got strides {store.stride()}")
-    for name, tensor, axes, shape in (("table", table, 2, "(B, M)"), ("lengths", lengths, 1, "(B,)")):
-        integers = isinstance(tensor, Tensor) and tensor.dtype in (torch.int64, torch.int32)
-        if not integers or tensor.dim() != axes or len(tensor) != batch:
-            raise ValueError(f"{name}: expected integers of shape {shape} with B = {batch}, got {kind(tensor)}")
-    if table.device != q.device:
-        raise ValueError(f"table: expected q's device {q.device}, got {table.device}")
+    check_integers("table", table, axes=2)
+    if len(table) != batch:
+        raise ValueError(f"table: expected {batch} rows, as q has, got {len(table)}")
     masks.length_mask(lengths, table.shape[1] * block_size)  # for its errors
-    check_scale(scale)
-    used = masks.length_mask(-(-lengths.to(q.device) // block_size), table.shape[1])
-    table = table.where(used, 0)
-    if table.device.type == "cpu":
-        _check_range("table", "blocks", table, num_blocks)
-    return table
-
-
-def _check_range(name: str, what: str, numbers: Tensor, end: int) -> None:
-    if numbers.numel():
-        low, high = (int(x) for x in torch.aminmax(numbers))
-        if low < 0 or high >= end:
-            raise ValueError(f"{name}: expected {what} from 0 to {end - 1}, got {low if low < 0 else high}")
+    check_lengths(lengths, batch)
 
 
 class BlockPool:
     """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` and ``(…, Dv)``.
 
     Raises:
-        ValueError: if a size is below 1, or the dtype is not floating.
+        ValueError: if a size is below 1.
 
     Source: Kwon et al. 2023, section 4.2.
     """
@@ -181,27 +164,14 @@ class BlockPool:
     ) -> None:
         value_dim = head_dim if value_dim is None else value_dim
         sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads}
-        check_store(dtype, **sizes, head_dim=head_dim, value_dim=value_dim)
+        for name, size in {**sizes, "head_dim": head_dim, "value_dim": value_dim}.items():
+            check_integer(name, size)
         # Whatever lies in memory may stay there: a slot is written before it is read.
         self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
         self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes set aside for keys and values."""
-        return self.keys.nbytes + self.values.nbytes
-
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
-        """Copy whole blocks, pairs (source block, target block), one after the other.
-
-        Raises:
-            ValueError: if something is not a pair of blocks, or a block does not exist. Nothing is copied then.
-        """
-        copies = list(copies) if isinstance(copies, Iterable) else [copies]
-        for pair in copies:
-            if not isinstance(pair, tuple | list) or len(pair) != 2 or any(type(block) is not int for block in pair):
-                raise ValueError(f"copies: expected pairs (source block, target block), got {shown(pair)}")
-        _check_range("copies", "blocks", torch.tensor(copies), len(self.keys))
+        """Copy whole blocks, pairs (source block, target block), one after the other."""
         for source, target in copies:  # in turn, since a target may be the source of a later copy
             for store in (self.keys, self.values):
                 store[target].copy_(store[source])
@@ -214,31 +184,16 @@ class BlockPool:
         batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``.
 
         Raises:
-            ValueError: if a shape, dtype or device does not fit, a tensor requires a gradient, or a slot does not exist
-                (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
+            ValueError: if ``k`` or ``v`` has another shape, dtype or device, or requires a gradient.
         """
-        try:
-            index = torch.as_tensor(slots, device=self.keys.device)
-        except (TypeError, ValueError, RuntimeError):  # no numbers, or rows that differ in length
-            raise ValueError(f"slots: expected integers of shape (N, 2), got {shown(slots)}") from None
-        index = index if index.numel() else index.new_empty(0, 2, dtype=torch.long)
-        if index.dtype not in (torch.int64, torch.int32) or index.dim() != 2 or index.shape[1] != 2:
-            raise ValueError(f"slots: expected integers of shape (N, 2), got {kind(index)}")
+        blocks, offsets = torch.as_tensor(slots, dtype=torch.long, device=self.keys.device).view(-1, 2).unbind(1)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
-            shape = (len(index), store.shape[1], store.shape[3])
-            if not isinstance(new, Tensor) or new.shape != shape:
+            shape = (len(blocks), store.shape[1], store.shape[3])
+            if new.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
             check_like(name, new, store, "the pool's")
-        blocks, offsets = index.unbind(1)
-        if index.device.type == "cpu":
-            _check_range("slots", "blocks", blocks, len(self.keys))
-            _check_range("slots", "offsets", offsets, self.keys.shape[2])
         self.keys[blocks, :, offsets] = k
         self.values[blocks, :, offsets] = v
-
-    def __repr__(self) -> str:
-        blocks, heads, block_size, size = self.keys.shape
-        return f"BlockPool({blocks} blocks of {block_size} tokens, {heads} key-value heads of {size})"
 
 
 def as_tensors(
@@ -279,7 +234,7 @@ class _Batch:
         self.table, _ = as_tensors(self.tables, self.sequences, device=self.pools[0].keys.device)
 
 
-class PagedKVCache(Rows):
+class PagedKVCache(KeyValueCache):
     """Keys and values of one layer in blocks, behind the protocol of ``KeyValueCache``; ``for_layers`` makes them.
 
     The rows of the batch are sequences of a ``BlockTables``, which all layers share: a token lies in the same slot of
@@ -308,7 +263,7 @@ class PagedKVCache(Rows):
         for pool in pools:
             if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
                 expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
-                raise ValueError(f"pools: expected {expected}, got {pool}")
+                raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")
         batch = _Batch(tables, pools, sequences)
         return [cls(batch, layer) for layer in range(len(pools))]
 
@@ -318,26 +273,21 @@ class PagedKVCache(Rows):
         return tuple(self._batch.sequences)
 
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens; return the keys and values of all tokens so far, as ``KeyValueCache`` says.
-
-        They are gathered from their blocks: a copy of the cache in one piece.
+        """Add each row's next tokens, as ``KeyValueCache`` says; what is returned is gathered from the blocks, a copy.
 
         Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit. The cache is then as it was.
             OutOfBlocks: if there are too few free blocks. The cache is then as it was.
         """
         check_tokens(k, v, len(self._counts), self.pool.keys, self.pool.values)
-        tokens, block_size, device = k.shape[2], self.pool.keys.shape[2], k.device
+        tokens, block_size = k.shape[2], self.pool.keys.shape[2]
         counts = self._grown(tokens, lengths)
         self._batch.grow(counts)
-        new = masks.length_mask(torch.full_like(self.lengths, tokens) if lengths is None else lengths, tokens)
-        row, column = new.to(device).nonzero(as_tuple=True)
-        slot = self.lengths[row] + column
+        row, column, slot = (x.flatten() for x in self._new(tokens, lengths))
         blocks = self._batch.table[row, slot // block_size]
         self.pool.write(torch.stack([blocks, slot % block_size], 1), k[row, :, column], v[row, :, column])
         self._grow(counts, tokens if lengths is None else lengths)
-        keys, values = (gather(store, self._batch.table, self.lengths) for store in (self.pool.keys, self.pool.values))
-        return keys, values
+        table = self._batch.table
+        return gather(self.pool.keys, table, self.lengths), gather(self.pool.values, table, self.lengths)
 
     def truncate(self, lengths: Tensor) -> None:
         """Forget the end of each row, as ``Cache`` says; blocks that held nothing else become free."""
@@ -356,6 +306,3 @@ class PagedKVCache(Rows):
             for sequence in old:
                 self._batch.tables.free(sequence)
             self._batch.update()
-
-    def __repr__(self) -> str:
-        return f"PagedKVCache({len(self._counts)} rows of {self._counts} tokens in {self.pool})"

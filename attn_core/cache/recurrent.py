@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.cache.protocol import Rows
+from attn_core.cache.protocol import Cache
+from attn_core.contract import accum_dtype, without_autocast
 from attn_core.mechanisms.performer import Performer
 
 
-class RecurrentState(Rows):
+class RecurrentState(Cache):
     """A cache that keeps sums in place of keys and values, and so attends in the mechanism's place.
 
     ``mechanism`` is the one whose sums it keeps, and ``state`` a tuple of tensors, one row of the batch each along
@@ -29,15 +30,12 @@ class RecurrentState(Rows):
 
         Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
         tokens count, where ``lengths (B,)`` are given.
-
-        Raises:
-            ValueError: if ``lengths`` do not fit.
         """
         tokens = k.shape[2]
         counts = self._grown(tokens, lengths)
         state, out = self.state, q.new_zeros(*q.shape[:3], v.shape[3])
         counted = None if lengths is None else masks.length_mask(lengths, tokens).to(k.device)
-        with torch.autocast(q.device.type, enabled=False):  # it would take the sums to half precision
+        with without_autocast(q):
             for t in range(tokens):
                 out[:, :, t], after = self._step(state, *(x[:, :, t].to(state[0].dtype) for x in (q, k, v)))
                 if counted is not None:  # padding leaves its row's sums as they are
@@ -86,10 +84,8 @@ class PerformerState(RecurrentState):
     """
 
     def __init__(self, mechanism: Performer, batch_size: int, num_kv_heads: int, *, value_dim: int) -> None:
-        features, head_dim = mechanism.projection.shape
-        dtype = torch.promote_types(mechanism.projection.dtype, torch.float32)
-        self.projection = mechanism.projection.to(dtype) * head_dim**-0.25
-        highest = self.projection.new_full((batch_size, num_kv_heads, features), -math.inf)
+        self.projection = mechanism.projection.to(accum_dtype(mechanism.projection)) * mechanism.head_dim**-0.25
+        highest = self.projection.new_full((batch_size, num_kv_heads, mechanism.features), -math.inf)
         super().__init__(mechanism, (highest, highest.new_zeros(*highest.shape, value_dim + 1)))
 
     def _step(self, state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -3,10 +3,10 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_dropout, check_leading, check_mask, contract, four_axes, kind, without_autocast
+from attn_core.contract import Call, Mechanism, check_dropout, check_mask, contract, four_axes, kind, without_autocast
 
 
 def attention_with_weights(
@@ -21,20 +21,21 @@ def attention_with_weights(
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention, step by step: the output and the attention weights.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights (B, H, T, S)``. Takes
-    memory for several tensors of shape ``(B, H, T, S)``.
-
-    Raises:
-        ValueError: if an argument breaks the contract.
+    Shapes and errors: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights
+    (B, H, T, S)``. Takes memory for several tensors of that shape.
 
     Source: Vaswani et al. 2017, eq. 1.
     """
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    with without_autocast(q):
+    return weigh(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
+
+
+def weigh(call: Call) -> tuple[Tensor, Tensor]:
+    """``attention_with_weights`` of a checked call."""
+    with without_autocast(call.q):
         q, k, v = call.repeat_kv()
         scores = (q * call.scale) @ k.mT
-        if bias is not None:
-            scores = scores + bias
+        if call.bias is not None:
+            scores = scores + call.bias
         out, weights = attend(scores, v, call.visible)
     return out.to(call.q.dtype), weights.to(call.q.dtype)
 
@@ -62,19 +63,14 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     where nothing may be attended to.
 
     Raises:
-        ValueError: as ``masked_softmax``; or if ``v`` is not floating, is on another device than ``scores``, or has
-            another number of keys.
+        ValueError: as ``masked_softmax``; or if ``v`` is not floating or has another number of keys.
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
     weights, empty = _softmax(scores, mask)
-    if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2:
-        raise ValueError(f"v: expected a floating tensor of shape (…, S, Dv), got {kind(v)}")
-    if v.shape[-2] != scores.shape[-1]:
-        raise ValueError(f"v: expected {scores.shape[-1]} values, one per score, got shape {tuple(v.shape)}")
-    if v.device != scores.device:
-        raise ValueError(f"v: expected the device of scores, {scores.device}, got {v.device}")
-    check_leading("v", v, "scores", scores)
+    keys = scores.shape[-1]
+    if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2 or v.shape[-2] != keys:
+        raise ValueError(f"v: expected a floating tensor of shape (…, {keys}, Dv), one row a score, got {kind(v)}")
     # A weight of 0 does not silence a value that is NaN or infinite, so empty rows are set to zero afterwards.
     return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
 
@@ -104,23 +100,18 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. The same as
-    ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias that requires a
-    gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
-
-    Raises:
-        ValueError: if an argument breaks the contract.
+    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
+    that requires a gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
-    return _fused(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, dropout=0.0)
+    return _fused(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale), dropout=0.0)
 
 
-class Dense(nn.Module):
+class Dense(Mechanism):
     """Softmax attention as a module, with dropout on the attention weights while training.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. On a CPU no fused kernel has
-    dropout, so training with it keeps the ``(B, H, T, S)`` weights there.
+    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there.
 
     Raises:
         ValueError: if ``dropout`` lies outside [0, 1).
@@ -133,68 +124,33 @@ class Dense(nn.Module):
         check_dropout(dropout)
         self.dropout = dropout
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """``attention`` with this module's dropout."""
-        dropout = self.dropout if self.training else 0.0
-        return _fused(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, dropout=dropout)
+        return _fused(call, dropout=self.dropout if self.training else 0.0)
 
-    def with_weights(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """``attention_with_weights`` with this module's dropout; the weights returned are those before dropout."""
-        out, weights = attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        out, weights = weigh(call)
         if self.training and self.dropout > 0:
-            _, _, values = contract(q, k, v).repeat_kv()
-            with without_autocast(q):
-                out = functional.dropout(weights.to(values.dtype), self.dropout) @ values
-            out = out.masked_fill(~weights.any(-1, keepdim=True), 0.0).to(q.dtype)
+            with without_autocast(call.q):
+                _, _, v = call.repeat_kv()
+                out = functional.dropout(weights.to(v.dtype), self.dropout) @ v
+            out = out.masked_fill(~weights.any(-1, keepdim=True), 0.0).to(call.q.dtype)
         return out, weights
 
-    def extra_repr(self) -> str:
-        """The setting that ``print`` shows."""
-        return f"dropout={self.dropout}"
 
-
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    causal: bool,
-    scale: float | None,
-    dropout: float,
-) -> Tensor:
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+def _fused(call: Call, dropout: float) -> Tensor:
+    q, k, v, mask, bias, causal, _ = call
     queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
     if keys == 0 or q.numel() == 0 or value_size == 0:
         # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
-        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
+        return weigh(call)[0]
     causal = causal and queries > 1  # the last query sees every key
     # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
     # its kernels take it only when there is no other mask.
     plain_causal = causal and mask is None and bias is None and queries == keys
     visible = call._replace(causal=causal and not plain_causal).visible
-    extra, empty = (None, None) if visible is None and bias is None else _merge(visible, bias, q.dtype)
+    extra, empty = _merge(visible, bias, q.dtype)
     group = q.shape[1] // k.shape[1]
     if group > 1 and queries == 1:
         # As queries of one key head, the heads that share it read each key once; a kernel would read it for each head.

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import accum_dtype, check_integer, contract, without_autocast
-from attn_core.mechanisms.dense import attention_with_weights
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, without_autocast
+from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import OnlineSoftmax, exponential_
 
 QUERY_TILE, KEY_TILE = 256, 512
@@ -67,10 +67,10 @@ class _TiledAttention:
     def forward(self) -> tuple[Tensor, Tensor]:
         """The output ``(B, G, H/G, T, Dv)``, and the log-sum-exp of each query's scores ``(B, G, H/G, T, 1)``."""
         out = self.q.new_empty(*self.q.shape[:4], self.v.shape[3])
-        logsumexp = self.q.new_empty(*self.q.shape[:4], 1, dtype=self.accum_dtype)
+        logsumexp = self.q.new_empty(*self.q.shape[:4], 1, dtype=accum_dtype(self.q))
         for tile in self.tiles():
             q = self.rows(self.q, tile) * self.scale
-            softmax = OnlineSoftmax(q.shape[:2], self.v.shape[3], dtype=self.accum_dtype, device=q.device)
+            softmax = OnlineSoftmax(q.shape[:2], self.v.shape[3], dtype=accum_dtype(self.q), device=q.device)
             for keys in self.key_tiles(tile):
                 softmax.add(self.scores(q, tile, keys), self.columns(self.v, tile, keys))
             self.write(out, tile, softmax.out())
@@ -84,7 +84,7 @@ class _TiledAttention:
         dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − Δ), dQ = dS K, dK = dSᵀ Q.
         """
         dq = torch.empty_like(self.q)
-        dk, dv = (torch.zeros(x.shape, dtype=self.accum_dtype, device=x.device) for x in (self.k, self.v))
+        dk, dv = (torch.zeros(x.shape, dtype=accum_dtype(self.q), device=x.device) for x in (self.k, self.v))
         for tile in self.tiles():
             q, d_rows = self.rows(self.q, tile) * self.scale, self.rows(d_out, tile)
             delta = (d_rows * self.rows(out, tile)).sum(-1, keepdim=True)
@@ -139,7 +139,7 @@ class _TiledAttention:
     def rows(self, x: Tensor, tile: Tile) -> Tensor:
         """The part of ``x (B, G, H/G, T, n)`` that belongs to a tile, as ``(heads, rows, n)``."""
         batch, heads, queries = tile
-        return x[batch, heads, :, queries].to(self.accum_dtype).flatten(2, 3).flatten(0, 1)
+        return x[batch, heads, :, queries].to(accum_dtype(self.q)).flatten(2, 3).flatten(0, 1)
 
     def write(self, x: Tensor, tile: Tile, rows: Tensor) -> None:
         """Write ``rows`` back to where ``self.rows`` read them."""
@@ -150,12 +150,7 @@ class _TiledAttention:
     def columns(self, x: Tensor, tile: Tile, keys: slice) -> Tensor:
         """The keys that a tile reads of ``x (B, G, S, n)``, as ``(heads, keys, n)``; a view of dk and dv."""
         batch, heads, _ = tile
-        return x[batch, heads, keys].to(self.accum_dtype).flatten(0, 1)
-
-    @property
-    def accum_dtype(self) -> torch.dtype:
-        """The dtype of scores and sums."""
-        return accum_dtype(self.q)
+        return x[batch, heads, keys].to(accum_dtype(self.q)).flatten(0, 1)
 
 
 def _cut(size: int, step: int) -> Iterator[slice]:
@@ -206,10 +201,10 @@ def flash_attention(
         from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
 
         return flash_attention_triton(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    return _in_tiles(q, k, v, mask, bias, causal, scale, QUERY_TILE, KEY_TILE)
+    return _in_tiles(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
 
 
-class FlashAttention(nn.Module):
+class FlashAttention(Mechanism):
     """``flash_attention`` as a module that knows the sizes of its tiles.
 
     ``query_tile`` counts the rows of scores that one key head has in a tile: queries times heads of its group.
@@ -229,43 +224,20 @@ class FlashAttention(nn.Module):
                 check_integer(name, size)
         self.query_tile, self.key_tile = query_tile, key_tile
 
-    with_weights = staticmethod(attention_with_weights)
-
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """``flash_attention`` in these tiles."""
         if self.query_tile is None and self.key_tile is None:
-            return flash_attention(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        sizes = self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE
-        return _in_tiles(q, k, v, mask, bias, causal, scale, *sizes)
+            return flash_attention(**call._asdict())
+        return _in_tiles(call, self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"query_tile={self.query_tile}, key_tile={self.key_tile}"
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
+        """``attention_with_weights``."""
+        return weigh(call)
 
 
-def _in_tiles(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    causal: bool,
-    scale: float | None,
-    query_tile: int,
-    key_tile: int,
-) -> Tensor:
+def _in_tiles(call: Call, query_tile: int = QUERY_TILE, key_tile: int = KEY_TILE) -> Tensor:
     """The path in PyTorch's own operations."""
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
+    call.refuse_bias_gradient()
     q, mask, bias = call.group_by_kv_head()
-    out: Tensor = _Flash.apply(q, k, v, mask, bias, causal, call.scale, query_tile, key_tile)
+    out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, query_tile, key_tile)
     return out.flatten(1, 2)

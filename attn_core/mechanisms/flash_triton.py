@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attn_core.contract import contract
 from attn_core.mechanisms import flash_triton_kernels as kernels
-from attn_core.mechanisms.dense import attention_with_weights
+from attn_core.mechanisms.dense import weigh
 
 LARGEST_HEAD = 256
 
@@ -41,7 +41,8 @@ def flash_attention_triton(
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
     """
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    call.refuse_bias_gradient()
     if q.device.type != "cuda" and not kernels.INTERPRETED:
         raise ValueError(f"q: expected a CUDA device, got {q.device}")
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -50,7 +51,7 @@ def flash_attention_triton(
         if tensor.shape[3] > LARGEST_HEAD:
             raise ValueError(f"{name}: expected a head size of at most {LARGEST_HEAD}, got {tensor.shape[3]}")
     if q.numel() == 0 or k.numel() == 0 or v.numel() == 0:
-        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)[0]
+        return weigh(call)[0]
     factor = call.scale
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
@@ -112,11 +113,10 @@ def _attend(
     """The output, and for each row the base-2 logarithm of its sum of exponentials. An operator, for torch.compile."""
     q, k, v = (_with_rows(x) for x in (q, k, v))
     out, logsumexp = _outputs(q, k, v, mask, bias, causal, scale)
-    strides = tuple(x.stride() for x in (q, k, v, out))
+    strided = q, k, v, out
     with torch.cuda.device_of(q):
-        _forward[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
-            q, k, v, out, logsumexp, strides, *_arguments(q, k, v, mask, bias, causal, scale)
-        )
+        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
+        _forward[programs](*strided, logsumexp, *_arguments(strided, mask, bias, causal, scale))
     return out, logsumexp
 
 
@@ -137,16 +137,13 @@ def _pull_back(
     grad, q, k, v, out = (_with_rows(x) for x in (grad, q, k, v, out))
     dq, dk, dv = (_heads_last(x, x.shape[3]) for x in (q, k, v))
     delta = torch.empty_like(logsumexp)
-    arguments = _arguments(q, k, v, mask, bias, causal, scale)
     with torch.cuda.device_of(q):
-        strides = tuple(x.stride() for x in (q, k, v, grad, dq, out))
-        _backward_q[_programs(q, "BLOCK_T", q.shape[2], q.shape[1])](
-            q, k, v, grad, out, logsumexp, delta, dq, strides, *arguments
-        )
-        strides = tuple(x.stride() for x in (q, k, v, grad, dk, dv))
-        _backward_kv[_programs(q, "BLOCK_S", k.shape[2], k.shape[1])](
-            q, k, v, grad, logsumexp, delta, dk, dv, strides, *arguments
-        )
+        strided = q, k, v, grad, out, dq
+        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
+        _backward_q[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
+        strided = q, k, v, grad, dk, dv
+        programs = _programs(q, "BLOCK_S", k.shape[2], k.shape[1])
+        _backward_kv[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
     return dq, dk, dv
 
 
@@ -190,9 +187,10 @@ def _programs(q: Tensor, block: str, length: int, heads: int) -> Any:
 
 
 def _arguments(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+    strided: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Any, Any]:
-    """What the three kernels have in common."""
+    """``given`` and ``SHAPE``; the first three tensors are q, k and v."""
+    q, k, v = strided[:3]
     shape = (*q.shape[:3], k.shape[2])
     limits: tuple[Any, ...] = ()
     for x in (mask, bias):
@@ -200,4 +198,5 @@ def _arguments(
     sizes: tuple[int, ...] = ()
     for size in (q.shape[3], v.shape[3]):
         sizes += size, max(16, triton.next_power_of_2(size))
-    return (limits, shape[1:], scale * kernels.LOG2_E.value), (shape[1] // k.shape[1], causal, *sizes)
+    strides = tuple(x.stride() for x in strided)
+    return (limits, shape[1:], scale * kernels.LOG2_E.value, strides), (shape[1] // k.shape[1], causal, *sizes)

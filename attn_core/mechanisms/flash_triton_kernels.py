@@ -5,9 +5,10 @@ A program owns one tile of queries or of keys and walks over the tiles of the ot
 every sum has a fixed order. Most tiles lie wholly below the diagonal and within the sequence, and nothing is hidden in
 them; the loop over these comes second, and its body leaves all limits out. Exponents are to base 2.
 
-``given`` is ``(limits, sizes, scale)``: mask and bias, each with its strides or two None; ``(heads, queries, keys)``;
-the scale times log2(e). ``SHAPE`` is the number of query heads a key head, ``causal``, and the head sizes of q and v,
-each with the power of two that holds it. Rows of matrices may lie anywhere, their entries side by side.
+``given`` is ``(limits, sizes, scale, strides)``: mask and bias, each with its strides or two None; ``(heads, queries,
+keys)``; the scale times log2(e); the strides of the tensors with four axes, in the order of the arguments. ``SHAPE`` is
+the number of query heads a key head, ``causal``, and the head sizes of q and v, each with the power of two that holds
+it. Rows of matrices may lie anywhere, their entries side by side.
 
 Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 (each output is rescaled once, at the end; whole
 tiles below the diagonal need no mask) and 3.2 (who owns which tile).
@@ -89,9 +90,9 @@ def _seen(first, sizes, CAUSAL: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl
 
 
 @triton.jit
-def forward(q, k, v, out, logsumexp, strides, given, SHAPE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr):
+def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr):
     """One tile of queries: its output, and its logarithms of sums, +inf for a query that sees nothing."""
-    limits, sizes, scale = given
+    limits, sizes, scale, strides = given
     heads, queries, keys = sizes
     GROUP: tl.constexpr = SHAPE[0]
     CAUSAL: tl.constexpr = SHAPE[1]
@@ -143,22 +144,10 @@ def forward(q, k, v, out, logsumexp, strides, given, SHAPE: tl.constexpr, BLOCK_
 
 @triton.jit
 def backward_q(
-    q,
-    k,
-    v,
-    grad,
-    out,
-    logsumexp,
-    delta,
-    dq,
-    strides,
-    given,
-    SHAPE: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_S: tl.constexpr,
+    q, k, v, grad, out, dq, logsumexp, delta, given, SHAPE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr
 ):
     """One tile of queries: its gradient; and, for the keys' kernel, ``delta``, the sums over a row of grad · out."""
-    limits, sizes, scale = given
+    limits, sizes, scale, strides = given
     heads, queries, keys = sizes
     GROUP: tl.constexpr = SHAPE[0]
     CAUSAL: tl.constexpr = SHAPE[1]
@@ -166,7 +155,7 @@ def backward_q(
     WIDTH: tl.constexpr = SHAPE[3]
     DV: tl.constexpr = SHAPE[4]
     WIDTH_V: tl.constexpr = SHAPE[5]
-    q_strides, k_strides, v_strides, grad_strides, dq_strides, out_strides = strides
+    q_strides, k_strides, v_strides, grad_strides, out_strides, dq_strides = strides
     count = tl.cdiv(queries, BLOCK_T)
     tile, head, batch = _place(count, heads)
     first = (count - 1 - tile) * BLOCK_T
@@ -205,25 +194,13 @@ def backward_q(
 
 @triton.jit
 def backward_kv(
-    q,
-    k,
-    v,
-    grad,
-    logsumexp,
-    delta,
-    dk,
-    dv,
-    strides,
-    given,
-    SHAPE: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_S: tl.constexpr,
+    q, k, v, grad, dk, dv, logsumexp, delta, given, SHAPE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr
 ):
     """One tile of keys: the gradients of its keys and values, summed over all query heads that read them.
 
     Scores are transposed here, keys by queries, so that both sums are products from the left.
     """
-    limits, sizes, scale = given
+    limits, sizes, scale, strides = given
     heads, queries, keys = sizes
     GROUP: tl.constexpr = SHAPE[0]
     CAUSAL: tl.constexpr = SHAPE[1]

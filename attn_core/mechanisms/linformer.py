@@ -5,17 +5,16 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import accum_dtype, check_integer, check_key_mask, contract, four_axes, kind, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
 from attn_core.mechanisms.dense import attention
 
 
-class Linformer(nn.Module):
+class Linformer(Mechanism):
     """Softmax attention over ``slots`` learned mixtures of the keys, and the same number of the values.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. Takes up to ``max_length`` keys;
-    fewer use the first columns of the projections. A mask hides the same keys from all heads and queries
-    (``masks.padding(lengths, size)``): they are set to zero before they are mixed. Linformer is never causal, because
-    each mixture contains all keys.
+    Takes up to ``max_length`` keys; fewer use the first columns of the projections. A mask hides the same keys from all
+    heads and queries (``masks.padding(lengths, size)``): they are set to zero before they are mixed. Linformer is never
+    causal, because each mixture contains all keys.
 
     The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, at which mixtures of
     independent keys are as large as these. Each key-value head has its own where ``num_kv_heads`` says how many heads
@@ -46,45 +45,25 @@ class Linformer(nn.Module):
             self.key_projection if share_values else nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
         )
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
-        contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        self._check(q, k, mask, bias, causal)
-        if mask is not None:
-            hidden = ~four_axes(mask).mT
+        heads, keys = call.k.shape[1:3]
+        max_length = self.key_projection.shape[2]
+        if keys > max_length:
+            raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {keys}")
+        if self.num_kv_heads is not None and heads != self.num_kv_heads:
+            raise ValueError(f"k: expected {self.num_kv_heads} heads, one per projection, got {heads}")
+        if call.causal:
+            raise ValueError("causal: expected False, since each slot mixes all keys, got True")
+        if call.bias is not None:
+            raise ValueError("bias: expected None, since slots are no positions, got one")
+        check_key_mask(call.mask)
+        k, v = call.k, call.v
+        if call.mask is not None:
+            hidden = ~four_axes(call.mask).mT
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
         k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
-        return attention(q, k, v, scale=scale)
-
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        _, slots, max_length = self.key_projection.shape
-        sharing = f"num_kv_heads={self.num_kv_heads}, share_values={self.share_values}"
-        return f"max_length={max_length}, slots={slots}, {sharing}"
-
-    def _check(self, q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool) -> None:
-        max_length = self.key_projection.shape[2]
-        if k.shape[2] > max_length:
-            raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {k.shape[2]}")
-        if self.num_kv_heads is not None and k.shape[1] != self.num_kv_heads:
-            raise ValueError(f"k: expected {self.num_kv_heads} heads, one per projection, got {k.shape[1]}")
-        if self.key_projection.device != q.device:
-            raise ValueError(f"q: expected device {self.key_projection.device}, as the projections', got {q.device}")
-        if causal:
-            raise ValueError("causal: expected False, since each slot mixes all keys, got True")
-        if bias is not None:
-            raise ValueError(f"bias: expected None, since slots are no positions, got {kind(bias)}")
-        check_key_mask(mask)
+        return attention(call.q, k, v, scale=call.scale)
 
 
 def shorten(projection: Tensor, x: Tensor) -> Tensor:
@@ -95,13 +74,6 @@ def shorten(projection: Tensor, x: Tensor) -> Tensor:
 
     Source: Wang et al. 2020, eq. 7.
     """
-    batch, heads, length, size = x.shape
     dtype = accum_dtype(x)
-    projection, wide = projection[..., :length].to(dtype), x.to(dtype)
     with without_autocast(x):
-        if len(projection) > 1:
-            return (projection @ wide).to(x.dtype)
-        # One projection for all heads: side by side they are one product, and multi-head attention lays them out side
-        # by side in memory already.
-        slots = projection[0] @ wide.transpose(1, 2).reshape(batch, length, heads * size)
-        return slots.unflatten(2, (heads, size)).transpose(1, 2).to(x.dtype)
+        return (projection[..., : x.shape[2]].to(dtype) @ x.to(dtype)).to(x.dtype)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import check_integer, check_key_mask, contract, kind, shown, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -41,29 +41,27 @@ def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) ->
     return attend(q @ keys.mT / math.sqrt(q.shape[-1]), v, meets)[0]
 
 
-class LSHAttention(nn.Module):
+class LSHAttention(Mechanism):
     """Attention within the buckets of a locality-sensitive hash, for queries that are also the keys.
 
-    Called as the contract says, with the same tensor for ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)``
-    does so). Keys are brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the
-    authors' code has 1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as
-    let a bucket hold ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory
-    grow with ``rounds · T · bucket_size``.
+    A call passes the same tensor as ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)`` does so). Keys are
+    brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the authors' code has
+    1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold
+    ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory grow with
+    ``rounds · T · bucket_size``.
 
     Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Under
     ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket instead, which these two chunks hold:
     where chunks begin depends on the hashes of later tokens. A pair counts once, however many rounds let it meet. A
-    token sees itself only if it sees nothing else. With one bucket and a chunk as long as the sequence, this is dense
-    attention with that rule.
+    token sees itself only if it sees nothing else.
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
 
     Raises:
-        ValueError: if a size is below 1, the number of buckets is odd and above 1, or ``seed`` is not an integer of 64
-            bits; in use, if the inputs break the contract, ``k`` is not ``q``, the mask differs between heads or
-            queries, or a ``bias`` is given.
+        ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
+            contract, ``k`` is not ``q``, the mask differs between heads or queries, or a ``bias`` is given.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. That a chunk may not show
     where later tokens went is ours.
@@ -82,23 +80,11 @@ class LSHAttention(nn.Module):
             check_integer("num_buckets", num_buckets)
             if num_buckets > 1 and num_buckets % 2:
                 raise ValueError(f"num_buckets: expected 1 or an even number, got {num_buckets}")
-        if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
-            raise ValueError(f"seed: expected an integer of 64 bits, got {shown(seed)}")
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
-        call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        q, k, v, mask, bias, causal, scale = call
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
         if bias is not None:
@@ -107,12 +93,12 @@ class LSHAttention(nn.Module):
         if q.numel() == 0 or v.numel() == 0:
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
         with without_autocast(q):
-            rows, values = (x.to(call.accum_dtype).flatten(0, 1) for x in (q, v))
+            rows, values = (x.to(accum_dtype(q)).flatten(0, 1) for x in (q, v))
             length = rows.norm(dim=-1, keepdim=True)
             keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
             hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])
             layout = _sort(self.hash(keys), hidden, min(self.bucket_size, q.shape[2]), causal)
-            out, alone = _Chunks.apply(rows, keys, values, layout, call.scale)
+            out, alone = _Chunks.apply(rows, keys, values, layout, scale)
             out = torch.where(alone, values, out)
             if hidden is not None:
                 out = out.masked_fill(hidden[..., None], 0.0)
@@ -123,12 +109,7 @@ class LSHAttention(nn.Module):
         """The bucket of each vector in each round, by the nearest of the axes of a random rotation and their opposites.
 
         Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
-
-        Raises:
-            ValueError: if ``x`` is not a floating tensor of three axes.
         """
-        if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point:
-            raise ValueError(f"x: expected a floating tensor of shape (N, T, D), got {kind(x)}")
         tokens, size = x.shape[1:]
         buckets = self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
         if buckets == 1:
@@ -140,10 +121,6 @@ class LSHAttention(nn.Module):
             high, low = rotated.max(-1), rotated.min(-1)
             by_round.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
         return torch.stack(by_round, 1)
-
-    def extra_repr(self) -> str:
-        """The settings that ``print`` shows."""
-        return f"bucket_size={self.bucket_size}, num_buckets={self.num_buckets}, rounds={self.rounds}, seed={self.seed}"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_integer, kind, shown
+from attn_core.contract import kind
 
 
 class OnlineSoftmax:
@@ -19,10 +19,6 @@ class OnlineSoftmax:
     A score of −inf hides a key. A query with nothing else has an output of zeros and a ``logsumexp`` of −inf. All works
     in place, and passes no gradient back.
 
-    Raises:
-        ValueError: if ``rows`` or ``value_dim`` are not sizes of at least 0, or ``dtype`` is neither float32 nor
-            float64; in use, if scores or values do not fit.
-
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
 
@@ -34,11 +30,6 @@ class OnlineSoftmax:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        if not isinstance(rows, tuple) or any(not isinstance(size, int) or size < 0 for size in rows):
-            raise ValueError(f"rows: expected a tuple of integers of at least 0, got {shown(rows)}")
-        check_integer("value_dim", value_dim, at_least=0)
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype: expected torch.float32 or torch.float64, got {dtype}")
         self.maximum = torch.full((*rows, 1), -math.inf, dtype=dtype, device=device)
         self.total = torch.zeros((*rows, 1), dtype=dtype, device=device)
         self.weighted = torch.zeros((*rows, value_dim), dtype=dtype, device=device)
@@ -47,22 +38,15 @@ class OnlineSoftmax:
         """Take in a tile of n ≥ 1 keys: ``scores (*rows, n)``, which are overwritten, and ``values (…, n, Dv)``.
 
         Raises:
-            ValueError: if the scores are not of these rows, this dtype and this device, or require a gradient; or if
-                the values are not on that device or do not broadcast with them.
+            ValueError: if the scores are not of these rows and this dtype, or require a gradient; or if the values are
+                of another number or size.
         """
-        for name, tensor in (("scores", scores), ("values", values)):
-            if not isinstance(tensor, Tensor):
-                raise ValueError(f"{name}: expected a tensor on {self.total.device}, got {kind(tensor)}")
-            if tensor.device != self.total.device:
-                got = f"{kind(tensor)} on {tensor.device}"
-                raise ValueError(f"{name}: expected a tensor on {self.total.device}, got {got}")
         if scores.dtype != self.total.dtype or scores.shape[:-1] != self.total.shape[:-1] or scores.shape[-1] == 0:
             rows = tuple(self.total.shape[:-1])
             raise ValueError(f"scores: expected {self.total.dtype} of shape {(*rows, 'n')}, got {kind(scores)}")
-        shape = (*scores.shape[:-2], scores.shape[-1], self.weighted.shape[-1])
-        leading = zip(reversed(values.shape[:-2]), reversed(shape[:-2]), strict=False)
-        if values.dim() > len(shape) or values.shape[-2:] != shape[-2:] or any(x not in (1, y) for x, y in leading):
-            raise ValueError(f"values: expected a shape that broadcasts to {shape}, got {tuple(values.shape)}")
+        shape = scores.shape[-1], self.weighted.shape[-1]
+        if values.shape[-2:] != shape:
+            raise ValueError(f"values: expected shape {('…', *shape)}, got {tuple(values.shape)}")
         if scores.requires_grad and torch.is_grad_enabled():
             raise ValueError("scores: expected no gradient, since they are overwritten: use torch.no_grad()")
         highest = torch.maximum(self.maximum, scores.amax(-1, keepdim=True))

@@ -6,13 +6,12 @@ over keys then does not depend on the query: the keys are summed once for each f
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, check_integer, check_key_mask, contract, kind, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -47,11 +46,11 @@ def performer_plain(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, caus
     return read[..., :-1] / read[..., -1:]
 
 
-class Performer(nn.Module):
+class Performer(Mechanism):
     """Softmax attention estimated by ``features`` positive random features, in time linear in the length.
 
-    Called as the contract says: ``(q, k, v, *, mask, bias, causal, scale) -> out``. A mask hides the same keys
-    from all heads and queries: ``masks.padding(lengths, size)`` with one length for each row of the batch.
+    A mask hides the same keys from all heads and queries: ``masks.padding(lengths, size)`` with one length for each row
+    of the batch.
 
     The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
     relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
@@ -76,40 +75,24 @@ class Performer(nn.Module):
         super().__init__()
         check_integer("head_dim", head_dim)
         check_integer("features", features)
-        self.orthogonal = orthogonal
+        self.head_dim, self.features, self.orthogonal = head_dim, features, orthogonal
         self.register_buffer("projection", torch.empty(features, head_dim))
         self.redraw()
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own.
+        """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own."""
+        draw = orthogonal_normal if self.orthogonal else torch.randn
+        self.projection.copy_(draw(self.features, self.head_dim, generator=generator))
 
-        Raises:
-            ValueError: if ``generator`` is something else.
-        """
-        if generator is not None and not isinstance(generator, torch.Generator):
-            raise ValueError(f"generator: expected a torch.Generator or None, got {kind(generator)}")
-        draw = orthogonal_normal if self.orthogonal else _normal
-        self.projection.copy_(draw(*self.projection.shape, generator=generator))
-
-    def with_weights(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The output, and the weights ``(B, H, T, S)`` that the features amount to, step by step.
 
         The scores of softmax attention give way to the logarithm of their exponentials' estimate. Takes time and
         memory for a tensor ``(B, H, T, S, features)``.
         """
-        call = self._contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-        with without_autocast(q):
+        self._check(call)
+        with without_autocast(call.q):
             q, k, v = call.repeat_kv()
             projection = self.projection.to(q.dtype)
             q, k = q * math.copysign(math.sqrt(abs(call.scale)), call.scale), k * math.sqrt(abs(call.scale))
@@ -121,30 +104,21 @@ class Performer(nn.Module):
             out, weights = attend(scores, v, call.visible)
         return out.to(call.q.dtype), weights.to(call.q.dtype)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """The output alone: the same to rounding, in time and memory linear in T and S."""
-        call = self._contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+        q, k, v, mask, _, causal, scale = call
         if q.numel() == 0 or k.numel() == 0:  # nothing to sum: the explicit path's empty products are the zeros
-            return self.with_weights(q, k, v, mask=mask, causal=causal, scale=scale)[0]
+            return self.attend_with_weights(call)[0]
+        self._check(call)
         with without_autocast(q):
-            q, k, v, projection = (x.to(call.accum_dtype) for x in (q, k, v, self.projection))
-            directions = projection * (math.sqrt(abs(call.scale)) * math.log2(math.e))
-            norm = k.square().sum(-1, keepdim=True) * (abs(call.scale) * math.log2(math.e) / 2)
+            q, k, v, projection = (x.to(accum_dtype(call.q)) for x in (q, k, v, self.projection))
+            directions = projection * (math.sqrt(abs(scale)) * math.log2(math.e))
+            norm = k.square().sum(-1, keepdim=True) * (abs(scale) * math.log2(math.e) / 2)
             hidden = None if mask is None else ~mask.expand(len(k), 1, 1, k.shape[2]).mT
             keys = _Keys(directions, k, norm, functional.pad(v, (0, 1), value=1.0), hidden)
             # The query heads of one key head stand one below the other, so that no key is repeated.
             rows = q.unflatten(1, (k.shape[1], -1))
-            directions = directions if call.scale > 0 else -directions
+            directions = directions if scale > 0 else -directions
             parts = _causal(directions, rows, keys) if causal else _full(directions, rows, keys)
             sums = torch.cat(parts, dim=3).flatten(1, 2)
             weighted, total = sums.split([v.shape[3], 1], dim=-1)
@@ -152,22 +126,12 @@ class Performer(nn.Module):
             empty = total == 0.0
             return (weighted / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0).to(call.q.dtype)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        features, head_dim = self.projection.shape
-        return f"head_dim={head_dim}, features={features}, orthogonal={self.orthogonal}"
-
-    def _contract(self, q: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None, **options: Any) -> Call:
-        call = contract(q, k, v, bias=bias, **options)
-        head_dim = self.projection.shape[1]
-        if q.shape[3] != head_dim:
-            raise ValueError(f"q: expected head size {head_dim}, as the features', got shape {tuple(q.shape)}")
-        if self.projection.device != q.device:
-            raise ValueError(f"q: expected device {self.projection.device}, as the features', got {q.device}")
-        if bias is not None:
-            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(bias)}")
+    def _check(self, call: Call) -> None:
+        if call.q.shape[3] != self.head_dim:
+            raise ValueError(f"q: expected head size {self.head_dim}, as the features', got {kind(call.q)}")
+        if call.bias is not None:
+            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
         check_key_mask(call.mask)
-        return call
 
 
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -176,13 +140,8 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
     The blocks are independent, the last one may be cut short. Each row by itself is what independent entries would
     give: a direction with no preference, and the length of a standard normal vector.
 
-    Raises:
-        ValueError: if a size is below 1.
-
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """
-    check_integer("rows", rows)
-    check_integer("columns", columns)
     blocks = torch.randn(-(-rows // columns), columns, columns, generator=generator)
     directions, upper = torch.linalg.qr(blocks)
     directions = directions * upper.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
@@ -292,7 +251,3 @@ def _ranges(begin: int, end: int, size: int) -> list[tuple[int, int]]:
 def _finite(highest: Tensor) -> Tensor:
     # −inf − (−inf) would be NaN where all keys are hidden so far: 0 there, and exp2(−inf) = 0.
     return highest.masked_fill(highest == -math.inf, 0.0)
-
-
-def _normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
-    return torch.randn(rows, columns, generator=generator)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attn_core.contract import accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
-from attn_core.mechanisms.dense import attention_with_weights
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
+from attn_core.mechanisms.dense import weigh
 
 TILE = 128
 """Rows of a tile that one key-value head has: queries times heads of its group."""
@@ -36,7 +36,7 @@ def sliding_window_plain(q: Tensor, k: Tensor, v: Tensor, before: int, after: in
     return torch.cat(rows, dim=2)
 
 
-class SlidingWindow(nn.Module):
+class SlidingWindow(Mechanism):
     """Softmax attention to the ``before`` keys before a query, its own, and the ``after`` keys after it.
 
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
@@ -44,8 +44,7 @@ class SlidingWindow(nn.Module):
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
     differ in length it stands elsewhere, and so it does in cross-attention; the layers refuse both.
 
-    Called as the contract says, with any mask and bias. Scores take memory for one tile, and the backward pass keeps
-    only inputs and output; there is no second derivative.
+    Scores take memory for one tile, and the backward pass keeps only inputs and output; there is no second derivative.
 
     Raises:
         ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
@@ -60,57 +59,26 @@ class SlidingWindow(nn.Module):
     def __init__(self, before: int, after: int | None = None, *, dilation: int = 1) -> None:
         super().__init__()
         after = before if after is None else after
-        _check_window(before, after, dilation)
+        check_integer("before", before, at_least=0)
+        check_integer("after", after, at_least=0)
+        check_integer("dilation", dilation)
         self.before, self.after, self.dilation = before, after, dilation
 
     def allowed(self, queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
-        """The window as a mask ``(T, S)``, True where a query may attend: what dense attention needs to do the same.
-
-        Raises:
-            ValueError: if a length is not an integer of at least 0.
-        """
-        check_integer("queries", queries, at_least=0)
-        check_integer("keys", keys, at_least=0)
+        """The window as a mask ``(T, S)``, True where a query may attend: what dense attention needs to do the same."""
         positions = torch.arange(queries, device=device)[:, None] + (keys - queries)
         distance = torch.arange(keys, device=device) - positions
         near = (distance >= -self.before * self.dilation) & (distance <= self.after * self.dilation)
         return near & (distance % self.dilation == 0)
 
-    def with_weights(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """The explicit path: the output, and the weights ``(B, H, T, S)``, by dense attention under the same mask."""
-        contract(q, k, v, mask=mask)
-        window = self.allowed(q.shape[2], k.shape[2], device=q.device)
-        mask = window if mask is None else mask & window
-        return attention_with_weights(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
+    def attend(self, call: Call) -> Tensor:
         """``sliding_window_attention`` with this module's window."""
-        window = self.before, self.after, self.dilation
-        return sliding_window_attention(q, k, v, *window, mask=mask, bias=bias, causal=causal, scale=scale)
+        return sliding_window_attention(**call._asdict(), before=self.before, after=self.after, dilation=self.dilation)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"before={self.before}, after={self.after}, dilation={self.dilation}"
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The explicit path: dense attention under the window as a mask."""
+        window = self.allowed(call.q.shape[2], call.k.shape[2], device=call.q.device)
+        return weigh(call._replace(mask=window if call.mask is None else call.mask & window))
 
 
 def sliding_window_attention(
@@ -133,18 +101,14 @@ def sliding_window_attention(
 
     Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
     ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
-    them. Returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile, in the shape that they have.
-
-    Raises:
-        ValueError: as ``SlidingWindow``; or if global keys come without global values, or in other sizes than k and v.
+    them. Mask and bias are read tile by tile, in the shape that they have. Raises as ``SlidingWindow``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
-    _check_window(before, after, dilation)
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale, bias_gradient=False)
-    if global_k is None and global_v is None:
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    call.refuse_bias_gradient()
+    if global_k is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
-    _check_global(q, k, v, global_k, global_v, global_mask)
     grouped, mask, bias = call.group_by_kv_head()
     extras = mask, bias, group_by_kv_head(global_mask, k.shape[1])
     settings = before, 0 if causal else after, dilation, call.scale
@@ -220,12 +184,12 @@ class _Band:
 
     def queries(self, x: Tensor, b: int, queries: slice) -> Tensor:
         """What a tile has of ``x (B, G, H/G, T, n)``: ``(G, rows, n)``, the heads of a group one below the other."""
-        return x[b, :, :, queries].to(self.accum_dtype).flatten(1, 2)
+        return x[b, :, :, queries].to(accum_dtype(self.q)).flatten(1, 2)
 
     def keys(self, shared: Tensor, near: Tensor, b: int, keys: slice) -> Tensor:
         """The global keys or values and those of a slice: ``(G, N + keys, n)``."""
         part = near[b, :, keys]
-        return (torch.cat((shared[b], part), 1) if shared.shape[2] else part).to(self.accum_dtype)
+        return (torch.cat((shared[b], part), 1) if shared.shape[2] else part).to(accum_dtype(self.q))
 
     def forward(self) -> Tensor:
         """The output ``(B, G, H/G, T, Dv)``."""
@@ -245,7 +209,7 @@ class _Band:
         """The gradients of q, of keys and values, and of the global ones: see ``flash`` for the formulas."""
         dq = torch.empty_like(self.q)
         sources = self.k, self.v, self.global_k, self.global_v
-        dk, dv, d_global_k, d_global_v = (torch.zeros_like(x, dtype=self.accum_dtype) for x in sources)
+        dk, dv, d_global_k, d_global_v = (torch.zeros_like(x, dtype=accum_dtype(self.q)) for x in sources)
         shared = self.global_k.shape[2]
         for b, queries, keys in self.tiles():
             q, d_rows = self.queries(self.q, b, queries) * self.scale, self.queries(d_out, b, queries)
@@ -262,11 +226,6 @@ class _Band:
             dk[b, :, keys] += d_k[:, shared:]
             dv[b, :, keys] += d_v[:, shared:]
         return [dq, *(x.to(self.k.dtype) for x in (dk, dv, d_global_k, d_global_v))]
-
-    @property
-    def accum_dtype(self) -> torch.dtype:
-        """The dtype of scores and sums."""
-        return accum_dtype(self.q)
 
 
 class _SlidingWindow(torch.autograd.Function):
@@ -291,20 +250,3 @@ def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
     """A tile of a mask or a bias: cut where an axis has its full size, to be broadcast where it has one entry."""
     b, queries = b if x.shape[0] > 1 else 0, queries if x.shape[3] > 1 else slice(None)
     return x[b, :, :, queries, keys if x.shape[4] > 1 else slice(None)]
-
-
-def _check_window(before: int, after: int, dilation: int) -> None:
-    check_integer("before", before, at_least=0)
-    check_integer("after", after, at_least=0)
-    check_integer("dilation", dilation)
-
-
-def _check_global(q: Tensor, k: Tensor, v: Tensor, global_k: Any, global_v: Any, mask: Tensor | None) -> None:
-    try:
-        contract(q, global_k, global_v, mask=mask)
-    except ValueError as error:
-        raise ValueError(f"global_{error}") from None
-    if global_k.shape[1] != k.shape[1]:
-        raise ValueError(f"global_k: expected {k.shape[1]} heads, as k, got {global_k.shape[1]}")
-    if global_v.shape[3] != v.shape[3]:
-        raise ValueError(f"global_v: expected values of size {v.shape[3]}, as v, got {global_v.shape[3]}")

@@ -82,14 +82,13 @@ K = torch.zeros(2, 1, 3, 4)
     [
         (lambda c: KVCache(0, 1, 1, 1), "batch_size: expected an integer of at least 1, got 0"),
         (lambda c: KVCache(1, 1, 2.5, 1), "capacity: expected an integer"),
-        (lambda c: KVCache(1, 1, 1, 1, dtype=torch.int64), "dtype: expected a floating dtype, got torch.int64"),
         (lambda c: c.append(K[0], K), r"k: expected shape \(2, 1, T, 4\), got torch.float32 of shape \(1, 3, 4\)"),
         (lambda c: c.append(K, K[..., :3]), r"v: expected shape \(2, 1, T, 4\)"),
         (lambda c: c.append(K, K[:, :, :2]), "v: expected 3 tokens, as many as k, got 2"),
         (lambda c: c.append(K.double(), K.double()), "k: expected the cache's torch.float32 on cpu, got torch.float64"),
         (lambda c: c.append(K.clone().requires_grad_(), K), "k: expected no gradient"),
         (lambda c: c.append(K, K, torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
-        (lambda c: c.append(K, K, torch.tensor([1])), r"lengths: expected shape \(2,\), one length a row"),
+        (lambda c: c.append(K, K, torch.tensor([1])), r"lengths: expected shape \(2,\), got \(1,\)"),
         (lambda c: c.append(K, K, [1, 2]), "lengths: expected an integer tensor, got list"),
         (lambda c: c.append(K, K), "k: expected at most 4 tokens a row, the cache's capacity, got 5 with the 2"),
         (lambda c: c.reorder(torch.tensor([0, 2])), r"rows: expected rows from 0 to 1, at least one, got \[0, 2\]"),
@@ -125,9 +124,3 @@ def test_reserved_room_leaves_what_is_held():
     cache = KVCache(1, 1, 2, 3)
     cache.reserve(11)
     assert cache.capacity == 11
-
-
-@pytest.mark.parametrize("tokens", [-1, 4.0, True])
-def test_wrong_room_is_refused(tokens):
-    with pytest.raises(ValueError, match="tokens: expected an integer of at least 0, got"):
-        KVCache(2, 3, 4, 5).reserve(tokens)

@@ -283,11 +283,6 @@ def test_write_touches_its_slots_only():
     pool.write([], k[:0], v[:0])
 
 
-def test_bytes_are_those_reserved():
-    pool = BlockPool(10, 16, 3, 64, value_dim=32, dtype=torch.bfloat16)
-    assert pool.nbytes == 10 * 16 * 3 * (64 + 32) * 2
-
-
 class Watch(TorchDispatchMode):
     """Follows the memory of new tensors: the most at once, and the largest, in bytes."""
 
@@ -331,9 +326,6 @@ POOL = torch.zeros(4, 2, 3, 8)
     [
         (lambda p: BlockPool(0, 1, 1, 1), "num_blocks: expected an integer of at least 1, got 0"),
         (lambda p: BlockPool(1, 1, 1, 1, value_dim=0), "value_dim: expected an integer of at least 1"),
-        (lambda p: BlockPool(1, 1, 1, 1, dtype=torch.int64), "dtype: expected a floating dtype, got torch.int64"),
-        (lambda p: p.copy([(0, 1), (1, 4)]), "copies: expected blocks from 0 to 3, got 4"),
-        (lambda p: p.copy([(0, 1), (-1, 2)]), "copies: expected blocks from 0 to 3, got -1"),
         (lambda p: p.write([(0, 1)], S, S), r"k: expected shape \(1, 1, 3\), one row a slot, got .*\(2, 1, 3\)"),
         (lambda p: p.write([(0, 1)] * 2, S, S[:, :, :2]), r"v: expected shape \(2, 1, 3\)"),
         (
@@ -341,11 +333,6 @@ POOL = torch.zeros(4, 2, 3, 8)
             "k: expected the pool's torch.float32 on cpu, got torch.float64",
         ),
         (lambda p: p.write([(0, 1)] * 2, S, S.clone().requires_grad_()), "v: expected no gradient"),
-        (lambda p: p.write([(0, 1), (-1, 0)], S, S), "slots: expected blocks from 0 to 3, got -1"),
-        (lambda p: p.write([(0, 1), (0, 2)], S, S), "slots: expected offsets from 0 to 1, got 2"),
-        (lambda p: p.write([(0.0, 1.0)], S, S), r"slots: expected integers of shape \(N, 2\), got torch.float32"),
-        (lambda p: p.write([0, 1], S, S), r"slots: expected integers of shape \(N, 2\)"),
-        (lambda p: p.write(torch.zeros(2, 3, dtype=torch.long), S, S), r"slots: expected integers of shape \(N, 2\)"),
     ],
 )
 def test_wrong_input_of_a_pool_is_named_and_nothing_is_lost(call, message):
@@ -365,29 +352,21 @@ def test_wrong_input_of_a_pool_is_named_and_nothing_is_lost(call, message):
         ({"q": torch.zeros(1, 3, 1, 8)}, "keys: expected a pool's shape .*, G dividing q's 3 heads, got"),
         ({"q": torch.zeros(1, 4, 1, 6)}, r"keys: expected a pool's shape \(N, G, block_size, 6\)"),
         ({"q": torch.zeros(1, 4, 1, 8, requires_grad=True)}, "q: expected no gradient"),
-        ({"q": torch.zeros(2, 4, 1, 8)}, r"table: expected integers of shape \(B, M\) with B = 2, got"),
+        ({"q": torch.zeros(2, 4, 1, 8)}, "table: expected 2 rows, as q has, got 1"),
         ({"keys": POOL.long()}, "keys: expected a floating tensor"),
         ({"keys": POOL.double()}, "keys: expected q's torch.float32 on cpu, got torch.float64 on cpu"),
         ({"keys": POOL[:, :0]}, "keys: expected a pool's shape"),
-        ({"keys": POOL[:0]}, "keys: expected a pool's shape"),
-        (
-            {"keys": POOL.transpose(0, 1).contiguous().transpose(0, 1)},
-            "keys: expected a contiguous tensor, got strides",
-        ),
         ({"keys": POOL.clone().requires_grad_()}, "keys: expected no gradient"),
         ({"values": POOL[:3]}, r"values: expected shape \(4, 2, 3, 'Dv'\), as keys, got \(3, 2, 3, 8\)"),
-        ({"values": POOL[..., ::2]}, "values: expected a contiguous tensor"),
         ({"values": POOL.clone().requires_grad_()}, "values: expected no gradient"),
-        ({"table": torch.tensor([0, 1])}, r"table: expected integers of shape \(B, M\)"),
-        ({"table": torch.tensor([[0.0, 1.0]])}, r"table: expected integers of shape \(B, M\)"),
-        ({"table": [[0, 1]]}, "table: expected integers of shape .*, got list"),
-        ({"table": torch.tensor([[0, 4]])}, "table: expected blocks from 0 to 3, got 4"),
-        ({"table": torch.tensor([[-1, 0]])}, "table: expected blocks from 0 to 3, got -1"),
+        ({"table": torch.tensor([0, 1])}, "table: expected an integer tensor of 2 axes"),
+        ({"table": torch.tensor([[0.0, 1.0]])}, "table: expected an integer tensor of 2 axes"),
+        ({"table": [[0, 1]]}, "table: expected an integer tensor of 2 axes, got list"),
         ({"lengths": torch.tensor([7])}, "lengths: expected lengths from 0 to 6, got 7"),
         ({"lengths": torch.tensor([-1])}, "lengths: expected lengths from 0 to 6, got -1"),
-        ({"lengths": torch.tensor([[4]])}, r"lengths: expected integers of shape \(B,\) with B = 1"),
-        ({"lengths": torch.tensor([4.0])}, r"lengths: expected integers of shape \(B,\) with B = 1"),
-        ({"lengths": 4}, r"lengths: expected integers of shape \(B,\) with B = 1, got int"),
+        ({"lengths": torch.tensor([[4]])}, r"lengths: expected shape \(1,\), got \(1, 1\)"),
+        ({"lengths": torch.tensor([4.0])}, "lengths: expected an integer tensor, got torch.float32"),
+        ({"lengths": 4}, "lengths: expected an integer tensor, got int"),
         ({"scale": math.nan}, "scale: expected a finite number or None, got nan"),
         ({"scale": "1"}, "scale: expected a finite number or None, got '1'"),
     ],

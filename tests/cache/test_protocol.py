@@ -129,7 +129,7 @@ def test_rows_may_begin_with_a_shared_prefix():
         ([BlockPool(4, 2, 1, 1)], [], "sequences: expected at least one pool"),
         ([BlockPool(4, 2, 1, 1)], [0, 0], r"sequences: expected .* got 1 pools and \[0, 0\]"),
         ([BlockPool(4, 2, 1, 1)], [1], r"sequence: expected one of \[0\], got 1"),
-        ([BlockPool(4, 3, 1, 1)], [0], "pools: expected 4 blocks of 2 tokens, as the tables have, got BlockPool"),
+        ([BlockPool(4, 3, 1, 1)], [0], "pools: expected 4 blocks of 2 tokens, as the tables have, got keys of shape"),
     ],
 )
 def test_wrong_parts_of_a_paged_cache_are_refused(pools, sequences, message):
@@ -149,7 +149,7 @@ def test_wrong_tokens_are_named_and_nothing_is_lost(kind):
         ((k, v[:, :, :2]), "v: expected 3 tokens, as many as k, got 2"),
         ((k.double(), v), "k: expected the cache's torch.float32 on cpu"),
         ((k, v, torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
-        ((k, v, torch.tensor([1])), r"lengths: expected shape \(2,\), one length a row"),
+        ((k, v, torch.tensor([1])), r"lengths: expected shape \(2,\), got \(1,\)"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             cache.append(*wrong)

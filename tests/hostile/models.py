@@ -216,8 +216,6 @@ MODELS = [
         "form: expected a form of context with its context_dim, got Identity$"),
     Row("ContextEncoder: positions inside", ContextEncoder, {"config": CONFIG, "form": HierarchicalContext,
         "positions": lambda: Rotary(4)}, "positions: expected some to add to the embeddings, got Rotary$"),
-    Row("capture: a function", lambda model: attn_core.capture_attention(model).__enter__(), {"model": len},
-        "model: expected an nn.Module, got builtin_function_or_method$"),
 ]
 
 images = numbers(2, 3, 8, 8)

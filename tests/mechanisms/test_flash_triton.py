@@ -229,7 +229,7 @@ four = torch.zeros(2, 4, 3, 8)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: f(four[0], four, four), r"q: expected 4 axes .* got shape \(4, 3, 8\)"),
+        (lambda f: f(four[0], four, four), r"q: expected a floating tensor .* of shape \(4, 3, 8\)"),
         (lambda f: f(four, four[:, :3], four[:, :3]), "k: expected a number of heads that divides q's 4, got 3"),
         (lambda f: f(four, four, four[:, :, :2]), r"v: expected shape \(2, 4, 3, 'Dv'\) to go with k"),
         (lambda f: f(*[four.double()] * 3), "q: expected float16, bfloat16 or float32, got torch.float64"),

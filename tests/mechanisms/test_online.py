@@ -112,8 +112,6 @@ def test_the_exponential_is_one_to_rounding_and_works_in_place():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: OnlineSoftmax((2,), 4, dtype=torch.float16), "dtype: expected torch.float32 or torch.float64, got"),
-        (lambda: OnlineSoftmax((2,), 4, dtype=torch.long), "dtype: .* got torch.int64"),
         (
             lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3).half(), torch.zeros(3, 4)),
             r"scores: expected torch.float32 of shape \(2, 'n'\), got torch.float16",
@@ -125,14 +123,9 @@ def test_the_exponential_is_one_to_rounding_and_works_in_place():
         (lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 0), torch.zeros(0, 4)), r"scores: .* shape \(2, 0\)"),
         (
             lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3), torch.zeros(2, 4)),
-            r"values: expected a shape that broadcasts to \(3, 4\), got \(2, 4\)",
+            r"values: expected shape \('…', 3, 4\), got \(2, 4\)",
         ),
         (lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3), torch.zeros(3, 5)), r"values: .* got \(3, 5\)"),
-        (
-            lambda: OnlineSoftmax((1, 2), 4).add(torch.zeros(1, 2, 3), torch.zeros(5, 3, 4)),
-            r"values: .* \(1, 3, 4\), got \(5, 3, 4\)",
-        ),
-        (lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3), torch.zeros(1, 3, 4)), r"values: .* got \(1, 3, 4\)"),
     ],
 )
 def test_wrong_input_is_named(call, message):

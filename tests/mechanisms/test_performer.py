@@ -278,7 +278,7 @@ def test_half_precision_is_float32_inside(dtype, causal):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"q": torch.zeros(2, 4, 5, 7), "k": torch.zeros(2, 4, 5, 7)}, r"q: expected head size 8, .* got shape"),
+        ({"q": torch.zeros(2, 4, 5, 7), "k": torch.zeros(2, 4, 5, 7)}, r"q: expected head size 8, .* of shape"),
         ({"bias": torch.zeros(5, 5)}, "bias: expected None"),
         ({"mask": torch.ones(5, 5, dtype=torch.bool)}, r"mask: expected one that hides keys .* got \(5, 5\)"),
         ({"mask": torch.ones(4, 1, 5, dtype=torch.bool)}, "mask: expected one that hides keys"),

@@ -46,7 +46,7 @@ def gru_cell(rnn, x, h):
 
 
 def score_of(score, h, key):
-    if isinstance(score, Dot):
+    if type(score) is Dot:
         return h @ key
     if isinstance(score, General):
         return h @ score.key_to_query.weight @ key
