@@ -49,8 +49,8 @@ class Mechanism:
     """Whether it has attention weights ``(B, H, T, S)``, which its method ``with_weights`` then returns."""
     by_position: bool = False
     """Whether it decides by position which keys a query sees, as a window does."""
-    per_head: bool = False
-    """Whether each key-value head has parameters of its own."""
+    heads_apart: bool = True
+    """Whether a key-value head with its queries gives alone what it gives among others: not where heads are mixed."""
 
     def made_for(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
         """One that takes tensors of these shapes."""
@@ -147,7 +147,7 @@ MECHANISMS: dict[str, Mechanism] = {
         PER_KEY | {"causal": False},
         slack=3,
         has_weights=False,
-        per_head=True,
+        heads_apart=False,  # they have matrices of their own
     ),
     "Performer": Mechanism(
         lambda call: learned(Performer(call.q.shape[3], 16), call),

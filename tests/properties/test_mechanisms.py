@@ -43,8 +43,8 @@ def test_the_table_has_every_mechanism():
     public, listed = public_mechanisms(), {name.partition(",")[0] for name in MECHANISMS}
     missing = public - listed - elsewhere
     assert not missing, (
-        f"{missing}: expected an entry in MECHANISMS (tests/properties/mechanisms.py). What takes {sorted(CONTRACT)} by "
-        "keyword counts as a mechanism, unless its name begins with an underscore."
+        f"{missing}: expected an entry in MECHANISMS (tests/properties/mechanisms.py). What takes {sorted(CONTRACT)} "
+        "by keyword counts as a mechanism, unless its name begins with an underscore."
     )
     assert listed | elsewhere == public, f"{listed - public}: in MECHANISMS, but not found in attn_core/mechanisms"
     unnamed = listed - set(attn_core.__all__)
@@ -279,7 +279,7 @@ def test_rows_and_heads_do_not_meet(name):
             whole = run(made, call)
         for b in range(batch):
             for g in range(groups):
-                if mechanism.per_head and groups > 1:
+                if not mechanism.heads_apart and groups > 1:
                     continue
                 row, heads = slice(b, b + 1), slice(g * group, (g + 1) * group)
                 options = {x: call.part(x, row, heads) for x in ("mask", "bias") if x in call.options}
