@@ -59,7 +59,9 @@ quick: lint  ## lint and the core's own tests, in two minutes
 	OMP_NUM_THREADS=1 $(UNIT) -k "not interpreter" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
 
 check: lint  ## what the author of a mechanism runs (NAME=window)
-	OMP_NUM_THREADS=1 $(UNIT) -k "$(NAME) or table" tests/mechanisms tests/properties tests/hostile tests/test_package.py
+	$(if $(wildcard attn_core/mechanisms/$(NAME).py),,$(error NAME: expected a file of attn_core/mechanisms, as NAME=window, got "$(NAME)"))
+	OMP_NUM_THREADS=1 $(UNIT) -k "$(NAME) or $(subst _,,$(NAME)) or table or test_api" \
+		tests/mechanisms tests/properties tests/hostile tests/test_package.py tests/book/test_api.py
 
 # The slowest cell takes about a minute on a quiet machine.
 NBVAL := $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 --nbval-cell-timeout 1200 \

@@ -1,4 +1,7 @@
-"""Every public mechanism: how to make one, what it takes, and what it must compute, in float64 and by loops."""
+"""Every public mechanism: how to make one, what it takes, and what it must compute, in float64 and by loops.
+
+The properties of ``test_mechanisms.py`` read nothing but this table, so a new mechanism needs one entry in it.
+"""
 
 import math
 from collections.abc import Callable
@@ -27,15 +30,27 @@ from tests.properties.draws import Call, calls
 
 @dataclass(frozen=True)
 class Mechanism:
-    """``make(call)`` gives the callable; ``expected(callable, call)`` its output in float64.
-
-    ``draws`` are what ``calls`` may draw; ``slack`` is by how much the tolerance of exact attention is too narrow.
-    """
+    """One entry of the table; the first two fields are needed, the others describe a mechanism with limits."""
 
     make: Callable[[Call], Any]
+    """``make(call)`` gives the mechanism; one with parameters takes its sizes and its dtype from the call's tensors."""
     expected: Callable[[Any, Call], Tensor]
+    """``expected(mechanism, call)`` gives the output in float64, by ``tests/reference.py``."""
     draws: dict[str, Any] = field(default_factory=dict)
+    """What ``calls`` in ``draws.py`` may draw.
+
+    ``{"bias": False}`` for a mechanism that refuses a bias; in the same way ``causal`` and ``scale``; ``{"mask":
+    "keys"}`` where a mask may only hide whole keys; ``{"shared": True}`` where the queries are also the keys;
+    ``spreads`` for other standard deviations of the queries and keys.
+    """
     slack: float = 1.0
+    """How many times the tolerance of exact attention the outputs need; most need 1."""
+    has_weights: bool = True
+    """Whether it has attention weights ``(B, H, T, S)``, which its method ``with_weights`` then returns."""
+    by_position: bool = False
+    """Whether it decides by position which keys a query sees, as a window does."""
+    heads_apart: bool = True
+    """Whether a key-value head with its queries gives alone what it gives among others: not where heads are mixed."""
 
     def made_for(self, q: Tensor, k: Tensor, v: Tensor) -> Any:
         """One that takes tensors of these shapes."""
@@ -111,20 +126,28 @@ MECHANISMS: dict[str, Mechanism] = {
     "flash_attention": Mechanism(lambda call: flash_attention, exact),
     "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact),
     **{
-        f"SlidingWindow{name}": Mechanism(lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window)
+        f"SlidingWindow{name}": Mechanism(
+            lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window, by_position=True
+        )
         for name, w in WINDOWS.items()
     },
     "AdditiveAttention": Mechanism(
         lambda call: learned(AdditiveAttention(call.q.shape[3], 5), call), by_perceptron, {"scale": False}, slack=3
     ),
     "Linformer": Mechanism(
-        lambda call: learned(Linformer(8, 3), call), over_mixtures, PER_KEY | {"causal": False}, slack=3
+        lambda call: learned(Linformer(8, 3), call),
+        over_mixtures,
+        PER_KEY | {"causal": False},
+        slack=3,
+        has_weights=False,  # its weights are over slots
     ),
     "Linformer, a projection a head": Mechanism(
         lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1], share_values=True), call),
         over_mixtures,
         PER_KEY | {"causal": False},
         slack=3,
+        has_weights=False,
+        heads_apart=False,  # they have matrices of their own
     ),
     "Performer": Mechanism(
         lambda call: learned(Performer(call.q.shape[3], 16), call),
@@ -136,5 +159,6 @@ MECHANISMS: dict[str, Mechanism] = {
         lambda call: LSHAttention(bucket_size=3, num_buckets=2, rounds=2, seed=1),
         within_buckets,
         PER_KEY | {"shared": True},
+        has_weights=False,  # it never has whole rows
     ),
 }

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import attn_core
 from attn_core import mechanisms
 from tests.properties.draws import HALVES, examples
-from tests.properties.mechanisms import MECHANISMS, run
+from tests.properties.mechanisms import MECHANISMS, exact, run
 
 each = pytest.mark.parametrize("name", MECHANISMS)
 CONTRACT = {"mask", "bias", "causal", "scale"}
@@ -40,8 +40,15 @@ def public_mechanisms():
 
 def test_the_table_has_every_mechanism():
     elsewhere = {"sliding_window_attention"}  # what SlidingWindow calls; its global keys: test_parts.py
-    assert public_mechanisms() == {name.partition(",")[0] for name in MECHANISMS} | elsewhere
-    assert set(attn_core.__all__) >= {name.partition(",")[0] for name in MECHANISMS}
+    public, listed = public_mechanisms(), {name.partition(",")[0] for name in MECHANISMS}
+    missing = public - listed - elsewhere
+    assert not missing, (
+        f"{missing}: expected an entry in MECHANISMS (tests/properties/mechanisms.py). What takes {sorted(CONTRACT)} "
+        "by keyword counts as a mechanism, unless its name begins with an underscore."
+    )
+    assert listed | elsewhere == public, f"{listed - public}: in MECHANISMS, but not found in attn_core/mechanisms"
+    unnamed = listed - set(attn_core.__all__)
+    assert not unnamed, f"{unnamed}: expected in __all__ of attn_core/__init__.py"
 
 
 def test_the_tables_are_read_where_triton_is_not_installed():
@@ -145,10 +152,7 @@ def test_inputs_are_never_changed(name):
     check()
 
 
-NO_WEIGHTS = ("LSHAttention", "Linformer")  # the one never has whole rows, the other's are over slots
-
-
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if not name.startswith(NO_WEIGHTS)])
+@pytest.mark.parametrize("name", [n for n, m in MECHANISMS.items() if m.has_weights])
 def test_rows_of_weights_sum_to_one_or_to_nothing(name):
     mechanism = MECHANISMS[name]
 
@@ -156,7 +160,9 @@ def test_rows_of_weights_sum_to_one_or_to_nothing(name):
     @given(mechanism.calls())
     def check(call):
         made = mechanism.make(call)
-        explicit = getattr(made, "with_weights", attn_core.attention_with_weights)
+        exactly = attn_core.attention_with_weights if mechanism.expected is exact else None
+        explicit = getattr(made, "with_weights", exactly)
+        assert explicit, f"{name}: expected a method with_weights, or has_weights=False in its entry of MECHANISMS"
         with torch.no_grad():
             out, weights = explicit(*call.tensors, **call.options)
             assert close(out, run(made, call), 6 * mechanism.tolerance(call))
@@ -165,7 +171,7 @@ def test_rows_of_weights_sum_to_one_or_to_nothing(name):
         sums = weights.double().sum(-1)
         full = sums > 0.5
         assert (sums[full] - 1).abs().le(1e-5).all() and (sums[~full] == 0).all()
-        if "SlidingWindow" not in name:  # whose rows may be empty for another reason
+        if not mechanism.by_position:  # otherwise rows may be empty for another reason
             assert torch.equal(full, allowed.any(-1))
 
     check()
@@ -223,7 +229,7 @@ def test_padding_never_matters(name):
     check()
 
 
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if n != "LSHAttention"])
+@pytest.mark.parametrize("name", [n for n, m in MECHANISMS.items() if not m.draws.get("shared")])
 def test_queries_in_pieces_equal_the_whole(name):
     """Queries cut anywhere, each piece with the keys up to its last one under ``causal``."""
     mechanism = MECHANISMS[name]
@@ -233,7 +239,7 @@ def test_queries_in_pieces_equal_the_whole(name):
     def check(call, data):
         queries, keys = call.shape[2:]
         causal = call.options.get("causal", False)
-        aligned = causal or "SlidingWindow" in name
+        aligned = causal or mechanism.by_position
         assume(not aligned or keys >= queries)
         made = mechanism.make(call)
         cut = data.draw(st.integers(0, queries), label="cut")
@@ -245,7 +251,7 @@ def test_queries_in_pieces_equal_the_whole(name):
                 continue
             here = (slice(None), slice(None), piece, slice(end))
             options = {name: call.part(name, *here) for name in ("mask", "bias") if name in call.options}
-            if name.startswith(("Linformer", "Performer")) and "mask" in options:
+            if mechanism.draws.get("mask") == "keys" and "mask" in options:
                 options["mask"] = call.options["mask"].broadcast_to(call.shape[0], 1, 1, keys)[..., :end]
             tensors = call.q[:, :, piece], call.k[:, :, :end], call.v[:, :, :end]
             with torch.no_grad():
@@ -273,8 +279,8 @@ def test_rows_and_heads_do_not_meet(name):
             whole = run(made, call)
         for b in range(batch):
             for g in range(groups):
-                if name.endswith("a projection a head") and groups > 1:
-                    continue  # its heads have matrices of their own
+                if not mechanism.heads_apart and groups > 1:
+                    continue
                 row, heads = slice(b, b + 1), slice(g * group, (g + 1) * group)
                 options = {x: call.part(x, row, heads) for x in ("mask", "bias") if x in call.options}
                 if mechanism.draws.get("mask") == "keys" and "mask" in options:

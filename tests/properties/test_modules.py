@@ -55,7 +55,12 @@ def test_the_table_has_every_public_module():
                 if own and issubclass(one, nn.Module):
                     public.add(name)
     # Decoder is what the recurrent decoders share, Mechanism what mechanisms do.
-    assert public - {"Decoder", "Mechanism"} == {name.partition(",")[0] for name in MODULES}
+    public, listed = public - {"Decoder", "Mechanism"}, {name.partition(",")[0] for name in MODULES}
+    assert not public - listed, (
+        f"{public - listed}: expected an entry in MODULES (tests/properties/modules.py), or, for a mechanism, one in "
+        "MECHANISMS (mechanisms.py) and its name in __all__ of attn_core/__init__.py"
+    )
+    assert listed == public, f"{listed - public}: in MODULES, but not a public module"
 
 
 @each
