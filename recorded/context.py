@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_book.context_encoder import ContextEncoder
+from attn_book.context import DynamicContext, GlobalContext, HierarchicalContext
+from attn_book.context.encoder import ContextEncoder
 from attn_book.corpus import KINDS, SENSES, AmbiguousWord, ambiguous_words
 from attn_core import capture_attention, masks
-from attn_core.context import DynamicContext, GlobalContext, HierarchicalContext
 from attn_core.data import Vocab
 from attn_core.train.schedules import cosine
 from attn_core.transformer import TransformerConfig, TransformerEncoder

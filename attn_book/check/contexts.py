@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
-from attn_core.context import blend
+from attn_book.context import blend
 
 _PAGE = "chapters/11_context"
 _FORMULA = (_PAGE, "A formula that does not multiply")

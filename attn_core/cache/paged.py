@@ -142,6 +142,12 @@ def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tens
     check_lengths(lengths, batch)
 
 
+def _check_range(name: str, blocks: Tensor, end: int) -> None:
+    """Every one of ``blocks`` exists: PyTorch would take −1 for the last one."""
+    if blocks.numel() and not 0 <= (low := int(blocks.min())) <= (high := int(blocks.max())) < end:
+        raise ValueError(f"{name}: expected blocks from 0 to {end - 1}, got {low if low < 0 else high}")
+
+
 class BlockPool:
     """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` and ``(…, Dv)``.
 
@@ -171,7 +177,13 @@ class BlockPool:
         self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
 
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
-        """Copy whole blocks, pairs (source block, target block), one after the other."""
+        """Copy whole blocks, pairs (source block, target block), one after the other.
+
+        Raises:
+            ValueError: if a block does not exist. Nothing is copied then.
+        """
+        copies = list(copies)
+        _check_range("copies", torch.tensor(copies, dtype=torch.long), len(self.keys))
         for source, target in copies:  # in turn, since a target may be the source of a later copy
             for store in (self.keys, self.values):
                 store[target].copy_(store[source])
@@ -184,7 +196,8 @@ class BlockPool:
         batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``.
 
         Raises:
-            ValueError: if ``k`` or ``v`` has another shape, dtype or device, or requires a gradient.
+            ValueError: if ``k`` or ``v`` has another shape, dtype or device or requires a gradient, or a block does not
+                exist (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
         """
         blocks, offsets = torch.as_tensor(slots, dtype=torch.long, device=self.keys.device).view(-1, 2).unbind(1)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
@@ -192,6 +205,8 @@ class BlockPool:
             if new.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
             check_like(name, new, store, "the pool's")
+        if blocks.device.type == "cpu":
+            _check_range("slots", blocks, len(self.keys))
         self.keys[blocks, :, offsets] = k
         self.values[blocks, :, offsets] = v
 

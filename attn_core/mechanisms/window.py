@@ -107,6 +107,8 @@ def sliding_window_attention(
     """
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
+    if (global_k is None) != (global_v is None):
+        raise ValueError("global_v: expected both global_k and global_v or neither, got one of them")
     if global_k is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     grouped, mask, bias = call.group_by_kv_head()

@@ -283,6 +283,18 @@ def test_write_touches_its_slots_only():
     pool.write([], k[:0], v[:0])
 
 
+@pytest.mark.parametrize("block", [-1, 3])
+def test_a_block_that_does_not_exist_is_refused_and_nothing_changes(block):
+    pool = BlockPool(3, 4, 1, 2)
+    pool.keys.zero_(), pool.values.zero_()
+    message = f"expected blocks from 0 to 2, got {block}"
+    with pytest.raises(ValueError, match=f"slots: {message}"):
+        pool.write([(0, 0), (block, 0)], torch.ones(2, 1, 2), torch.ones(2, 1, 2))
+    with pytest.raises(ValueError, match=f"copies: {message}"):
+        pool.copy([(0, 1), (block, 2)])
+    assert not pool.keys.any() and not pool.values.any()
+
+
 class Watch(TorchDispatchMode):
     """Follows the memory of new tensors: the most at once, and the largest, in bytes."""
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.context import ContextAttention, blend
 from attn_core import Dense, MultiHeadAttention, SlidingWindow, capture_attention, masks
-from attn_core.context import ContextAttention, blend
 from tests.context import reference
 
 LENGTHS = torch.tensor([5, 3, 0])

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core import capture_attention, masks
-from attn_core.context import (
+from attn_book.context import (
     AttentionPooling,
     DynamicContext,
     GlobalContext,
@@ -13,6 +12,7 @@ from attn_core.context import (
     global_context,
     sentence_members,
 )
+from attn_core import capture_attention, masks
 from tests.context import reference
 
 # Row 0: three sentences; row 1: its second is empty; row 2: one word; row 3: none. Padding is numbered wildly.

@@ -8,17 +8,17 @@ from torch import nn
 import attn_core
 from attn_book.attribution import occlude, rollout
 from attn_book.captioner import ImageEncoder
-from attn_book.context_encoder import ContextEncoder, ContextLayer
-from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
-from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
-from attn_book.retrieval import mean_vectors, retrieval_accuracy
-from attn_core import Dense, SlidingWindow
-from attn_core.context import (
+from attn_book.context import (
     ContextAttention,
     HierarchicalContext,
     global_context,
     sentence_members,
 )
+from attn_book.context.encoder import ContextEncoder, ContextLayer
+from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
+from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
+from attn_book.retrieval import mean_vectors, retrieval_accuracy
+from attn_core import Dense, SlidingWindow
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.decode import Sampler, beam, generate, greedy, sample, translate

@@ -278,6 +278,10 @@ GLOBAL = {"global_k": ONES, "global_v": ONES}
         (lambda: SlidingWindow(1)(ONES, ONES, ONES, mask=torch.ones(3, 3)), "mask: expected a boolean tensor"),
         (lambda: SlidingWindow(1).with_weights(ONES, ONES, ONES, mask=ONES), "mask: expected a boolean tensor"),
         (
+            lambda: sliding_window_attention(ONES, ONES, ONES, 1, 0, global_v=ONES),
+            "global_v: expected both global_k and global_v or neither",
+        ),
+        (
             lambda: SlidingWindow(1)(ONES, ONES, ONES, bias=torch.ones(3, 3, requires_grad=True)),
             "bias: expected one without gradient, got requires_grad=True",
         ),

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attn_core
-from attn_book import induction
+from attn_book import context, induction
 from attn_book.captioner import ImageEncoder
-from attn_book.context_encoder import ContextEncoder, ContextLayer
+from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import (
     Dense,
     FlashAttention,
     LongformerAttention,
     MultiHeadAttention,
     SlidingWindow,
-    context,
     masks,
     pretrain,
     scores,

@@ -8,8 +8,8 @@ each word asks of the sentences anew.
 Source: Yang et al. 2019 (Context-Aware Self-Attention Networks); Yang et al. 2016 (Hierarchical Attention Networks).
 """
 
-from attn_core.context.attention import ContextAttention, blend
-from attn_core.context.forms import (
+from attn_book.context.attention import ContextAttention, blend
+from attn_book.context.forms import (
     AttentionPooling,
     DynamicContext,
     GlobalContext,

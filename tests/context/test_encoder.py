@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from attn_book.context_encoder import ContextEncoder, ContextLayer
+from attn_book.context import DynamicContext, GlobalContext, HierarchicalContext
+from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import MultiHeadAttention, capture_attention, masks
-from attn_core.context import DynamicContext, GlobalContext, HierarchicalContext
 from attn_core.positions import Learned, Rotary
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from tests.context.test_attention import shut

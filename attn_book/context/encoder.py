@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from attn_book.context.attention import ContextAttention
 from attn_core import masks
-from attn_core.context.attention import ContextAttention
 from attn_core.contract import check_mask, check_tokens
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
