@@ -23,6 +23,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx_exercise.nodes import exercise_subtitle
@@ -76,12 +77,13 @@ def recorded_messages() -> Iterator[tuple[str, str]]:
 
 
 def cell_messages() -> Iterator[tuple[str, str]]:
-    """What Sphinx translates and does not extract: titles of exercises, since it extracts after they were numbered, and
-    the alternative text of what cells draw, since it extracts without outputs."""
+    """What Sphinx does not extract: titles of exercises, since it extracts after they were numbered, alternative texts of
+    what cells draw, since it extracts without outputs, and labels of folded code, which are no text of a page."""
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             texts = EXERCISE.findall("".join(cell["source"]))
-            texts += [alt] if (alt := cell["metadata"].get("mystnb", {}).get("image", {}).get("alt")) else []
+            shown = cell["metadata"].get("mystnb", {})
+            texts += filter(None, (shown.get("image", {}).get("alt"), shown.get("code_prompt_show")))
             for text in texts:
                 yield text, f"chapters/{path.name}"
 
@@ -225,6 +227,22 @@ class TitlesOfSolutions(SphinxTransform):
                 registry[exercise["label"]]["node"] = exercise.deepcopy()
 
 
+class LabelsOfFolds(SphinxTransform):
+    """Translates the labels of folded code."""
+
+    default_priority = 30
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace each label that the catalogue of the chapters has."""
+        if self.config.language == "en" or not self.config.locale_dirs:
+            return
+        words = translations(Path(self.config.locale_dirs[0]), self.config.language, "chapters")
+        for cell in self.document.findall(nodes.container):
+            for name in ("prompt_show", "prompt_hide"):
+                if name in cell:
+                    cell[name] = words.get(cell[name], cell[name])
+
+
 def _is_translated(app: Sphinx) -> bool:
     return app.config.language != "en" and app.builder.format == "html"
 
@@ -252,6 +270,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_transform(SourcesOfTitles)
     app.add_transform(TitlesOfSolutions)
+    app.add_transform(LabelsOfFolds)
     app.connect("builder-inited", bring_words)
     app.connect("build-finished", write_words)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

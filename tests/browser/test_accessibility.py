@@ -34,7 +34,7 @@ def test_a_fold_is_named_by_its_own_line(visit):
     fold = "#main-content details"
     folded = [path for path in site.chapters() if site.parsed(path).select(f"{fold} > summary")]
     assert folded and not [p for p in site.pages() if site.parsed(p).select(f"{fold} > summary[aria-label]")]
-    assert "Show the code" in visit(folded[0]).page.locator(fold).first.aria_snapshot()
+    assert "Setup on Colab" in visit(folded[0]).page.locator(fold).first.aria_snapshot()
 
 
 def test_a_fold_of_the_sidebar_is_named_after_its_page():

@@ -78,3 +78,20 @@ def test_what_is_stored_is_what_was_measured(kind):
     some = corpus().test[:100]
     again = bleu([t.words for t in translate(model, [p.source for p in some], *vocabs)], [p.target for p in some])
     assert again == pytest.approx(found["test_exported"]["bleu"], abs=4)
+
+
+def test_the_samples_of_the_first_page_do_what_it_says():
+    """One needs a beam, and one is wrong either way: the model has met no sentence in which "it" stands for something."""
+    _, model, vocabs = recorded_model("bahdanau")
+    asks, stands_for = "is the basket that this lazy man buys blue ?", "the owl drank the soup because it was hot ."
+    words = {
+        (text, size): " ".join(translate(model, [text.split()], *vocabs, beam_size=size)[0].words)
+        for text in (asks, stands_for)
+        for size in (1, 4)
+    }
+    assert words[asks, 4] == "est-ce que le panier que cet homme paresseux achète est bleu ?" != words[asks, 1]
+    assert not {words[stands_for, 1], words[stands_for, 4]} & {"le hibou a bu la soupe parce qu' elle était chaude ."}
+    script = (Path(translators.__file__).parents[1] / "attn_book/widgets/translator_text.js").read_text(
+        encoding="utf-8"
+    )
+    assert asks in script and stands_for in script
