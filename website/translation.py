@@ -77,8 +77,8 @@ def recorded_messages() -> Iterator[tuple[str, str]]:
 
 
 def cell_messages() -> Iterator[tuple[str, str]]:
-    """What Sphinx does not extract: titles of exercises, since it extracts after they were numbered, alternative texts of
-    what cells draw, since it extracts without outputs, and labels of folded code, which are no text of a page."""
+    """What Sphinx does not extract: titles of exercises, since it extracts after they were numbered, alternative texts,
+    since it extracts without outputs, and the labels of folded code, which are no text of a page."""
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             texts = EXERCISE.findall("".join(cell["source"]))

@@ -18,7 +18,13 @@ def test_mathjax_works_with_what_was_copied(visit):
     assert seen.wrong == []
 
 
-@pytest.mark.parametrize(("word", "page"), [("teacher forcing", "glossary.html"), ("alignment", "index.html")])
+ABBREVIATIONS = ["MQA", "GQA", "MLA", "RoPE", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [("alignment", "index.html"), *((word, "glossary.html") for word in ["teacher forcing", *ABBREVIATIONS])],
+)
 def test_search_finds_a_page(visit, word, page):
     seen = visit(f"search.html?q={word.replace(' ', '+')}")
     seen.page.wait_for_selector(f"#search-results li a[href*='{page}']")

@@ -81,7 +81,7 @@ def test_what_is_stored_is_what_was_measured(kind):
 
 
 def test_the_samples_of_the_first_page_do_what_it_says():
-    """One needs a beam, and one is wrong either way: the model has met no sentence in which "it" stands for something."""
+    """One needs a beam, and one is wrong either way: the model has met no "it" that stands for something."""
     _, model, vocabs = recorded_model("bahdanau")
     asks, stands_for = "is the basket that this lazy man buys blue ?", "the owl drank the soup because it was hot ."
     words = {
