@@ -1,0 +1,61 @@
+"""A prediction comes before its answer, on the built pages."""
+
+import pytest
+
+from tests.book import built_site as site
+
+pytestmark = pytest.mark.browser
+PAGES = [page for page in site.chapters() if site.parsed(page).select(".admonition.predict")]
+
+
+@pytest.fixture
+def page(visit):
+    return visit(PAGES[0]).page
+
+
+def form(page):
+    return page.locator("form.prediction").first
+
+
+def waiting(page):
+    return page.locator(".unanswered").count()
+
+
+def test_most_boxes_ask(visit):
+    page = visit(PAGES[-1]).page
+    boxes, forms = (page.locator(what).count() for what in (".admonition.predict", "form.prediction"))
+    assert len(PAGES) == 14 and 0.8 * boxes < forms <= boxes
+    assert not page.locator(".unanswered").first.is_visible()
+
+
+def test_the_answer_shows_when_a_prediction_is_made_and_both_stay(page):
+    before = waiting(page)
+    form(page).get_by_role("button", name="Compare").click()
+    assert waiting(page) == before, "nothing was predicted"
+    form(page).get_by_role("textbox", name="Your prediction").fill(" <b>twice</b> ")
+    form(page).get_by_role("textbox").press("Enter")
+    assert waiting(page) < before and page.locator(".predicted").inner_text() == "Your prediction: <b>twice</b>"
+    page.reload()
+    assert page.locator(".predicted").first.inner_text() == "Your prediction: <b>twice</b>"
+
+
+def test_the_answer_shows_without_a_prediction_too(page):
+    before = waiting(page)
+    form(page).get_by_role("button", name="Show the answer").click()
+    assert waiting(page) < before and page.locator(".predicted").inner_text() == ""
+
+
+def test_a_link_into_an_answer_opens_it(page):
+    name = page.locator(".unanswered[id], .unanswered [id]").first.get_attribute("id")
+    before = waiting(page)
+    page.evaluate("name => { location.hash = name; }", name)
+    page.wait_for_function("before => document.querySelectorAll('.unanswered').length < before", arg=before)
+    assert page.locator(f"[id='{name}']").is_visible()
+
+
+def test_paper_and_a_page_without_scripts_show_everything(visit):
+    page = visit(PAGES[0]).page
+    page.emulate_media(media="print")
+    assert page.locator(".unanswered").first.is_visible()
+    plain = visit(PAGES[0], java_script_enabled=False).page
+    assert plain.locator(".unanswered, form.prediction").count() == 0
