@@ -71,6 +71,10 @@ class ContextAttention(nn.Module):
                 if projection.bias is not None:
                     nn.init.zeros_(projection.bias)
 
+    def extra_repr(self) -> str:
+        """The sizes that ``print`` shows."""
+        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, context_dim={self.query_context.in_features}"
+
     def forward(
         self,
         x: Tensor,
