@@ -84,6 +84,13 @@ def script(filename="", **attributes):
     return types.SimpleNamespace(filename=filename, attributes=attributes)
 
 
+def site_with(builder="html", **formulas):
+    """An application that knows which pages have formulas."""
+    domain = types.SimpleNamespace(data={"has_equations": formulas})
+    env = types.SimpleNamespace(get_domain={"math": domain}.__getitem__)
+    return types.SimpleNamespace(builder=types.SimpleNamespace(name=builder), env=env)
+
+
 def test_scripts_of_live_kernels_are_dropped(extension):
     kept = [script("_static/doctools.js"), script(body="let x = 1;"), "plain.js"]
     dropped = [
@@ -92,8 +99,18 @@ def test_scripts_of_live_kernels_are_dropped(extension):
         script(type=extension.WIDGET_STATE),
     ]
     context = {"script_files": [*dropped, *kept]}
-    extension.drop_unused_scripts(None, "index", "page.html", context, None)
+    extension.drop_unused_scripts(site_with(), "index", "page.html", context, None)
     assert context["script_files"] == kept
+
+
+@pytest.mark.parametrize(
+    ("builder", "page", "kept"), [("html", "index", 0), ("html", "formulas", 1), ("singlehtml", "index", 1)]
+)
+def test_mathjax_is_loaded_where_there_are_formulas(extension, builder, page, kept):
+    context = {"script_files": [script("../mathjax/tex-chtml-full.js")]}
+    site = site_with(builder, index=False, formulas=True)
+    extension.drop_unused_scripts(site, page, "page.html", context, None)
+    assert len(context["script_files"]) == kept
 
 
 @pytest.mark.parametrize(("alt", "warnings"), [(None, 1), ("  ", 1), ("a cat", 0)])
