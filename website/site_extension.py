@@ -38,6 +38,12 @@ def _is_unused(script: Any) -> bool:
     return "THEBE_JS_URL" in body or "thebe" in name or attributes.get("type") == WIDGET_STATE
 
 
+def _is_mathjax(script: Any) -> bool:
+    """Whether a script is MathJax, or its settings."""
+    body = (getattr(script, "attributes", {}) or {}).get("body") or ""
+    return "mathjax" in str(getattr(script, "filename", "") or "") or "MathJax" in body
+
+
 def drop_unused_scripts(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -49,7 +55,7 @@ def drop_unused_scripts(
     context["script_files"] = [
         script
         for script in context["script_files"]
-        if not _is_unused(script) and (formulas or "mathjax" not in str(getattr(script, "filename", "")))
+        if not _is_unused(script) and (formulas or not _is_mathjax(script))
     ]
 
 

@@ -107,7 +107,7 @@ def unfold(page):
     for cell in page.locator(".attn-static [role=gridcell]").all():
         cell.press("ArrowRight")
         cell.press("Enter")
-    page.evaluate("() => window.MathJax?.startup.promise")
+    page.evaluate("() => window.MathJax?.startup?.promise")
     settle(page)
 
 
