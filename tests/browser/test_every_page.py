@@ -44,7 +44,7 @@ def test_a_page_in_a_wide_window(visit, path):
     scroll_through(page)
     found = page.evaluate(BROKEN)
     if path in site.chapters():
-        page.wait_for_selector("article mjx-container mjx-math")
+        page.wait_for_selector("article mjx-container mjx-math", state="attached")
         page.evaluate("() => MathJax.startup.promise")
         found += page.evaluate(FORMULAS)
     used, cards = drive(page)
