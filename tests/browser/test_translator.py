@@ -555,6 +555,19 @@ def test_a_model_without_heads_has_none_to_choose_and_one_without_an_end_is_cut(
         np.testing.assert_allclose(weights(page), widget.exported["example"]["weights"], atol=0.011)
 
 
+@pytest.mark.parametrize("width", [840, 900, 1200])
+def test_pointing_at_a_word_moves_nothing_where_the_map_stands_beside_it(show, width):
+    """A height that changes lays the widget out and draws its words anew, and a click on one of them is lost."""
+    widget = Translator.of(recurrent(), SOURCE, TARGET, "the cat sleeps .")
+    with show(widget.static_html(), width=width, reduced_motion="reduce") as page:
+        assert page.locator(".attn-wide").count() == 1
+        height = "document.querySelector('.attn-translator').getBoundingClientRect().height"
+        before = page.evaluate(height)
+        page.locator(".attn-word").first.hover()
+        page.evaluate(FRAMES)
+        assert page.locator(".attn-read:not(.attn-hint)").count() == 1 and page.evaluate(height) == before
+
+
 def test_the_map_is_read_by_pointer(page):
     assert texts(page, ".attn-read")[0].startswith("Point at a cell")
     page.locator("[role=row]:nth-child(3) [role=cell]").nth(2).hover()
