@@ -2,15 +2,16 @@
 
 import ast
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 
 from exercises.grade import grade_all
 from exercises.submission import defined_names, is_answer, is_test, split_hidden
 from tests.exercises.course import ASSIGNMENTS, ROOT, answered, hand_in, make_course, released, solutions, source
 
-CHAPTERS = sorted({path.stem[:2] for path in ROOT.glob("chapters/[0-9][0-9]_*.ipynb")})
 each = pytest.mark.parametrize("name", ASSIGNMENTS)
 
 
@@ -65,9 +66,10 @@ def earned(course):
     }
 
 
-def test_there_is_an_assignment_for_every_chapter():
-    assert [name[:2] for name in ASSIGNMENTS] == CHAPTERS
-    assert all((ROOT / "chapters" / f"{name}.ipynb").exists() for name in ASSIGNMENTS)
+def test_every_assignment_has_its_chapter_and_every_part_has_assignments():
+    parts = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+    chapters = [{Path(one["file"]).name for one in part["chapters"]} for part in parts if part.get("numbered")]
+    assert set(ASSIGNMENTS) <= set().union(*chapters) and all(names & set(ASSIGNMENTS) for names in chapters)
 
 
 @each
