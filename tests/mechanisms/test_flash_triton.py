@@ -53,6 +53,7 @@ SHAPES = {  # B, H, G, T, S, D, Dv
     "one key": (1, 1, 1, 5, 1, 16, 16),
     "one query": (1, 1, 1, 1, 35, 16, 16),
     "small": (1, 2, 1, 9, 18, 16, 16),
+    "one key short of a whole tile": (1, 1, 1, 18, 32, 16, 16),  # the first query sees 15 keys, and tiles hold 16
     "many more queries than keys": (1, 1, 1, 70, 19, 16, 16),
     "many more keys than queries": (1, 1, 1, 18, 70, 16, 16),
 }
