@@ -52,7 +52,9 @@ def save(path: Path | str, checkpoint: Checkpoint) -> None:
     content = safetensors.torch.save(tensors, metadata)
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with open(partial, "wb") as file:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+        with open(partial, "xb") as file:  # a new file: a link that somebody left under this name is not followed
             file.write(content)
             file.flush()
             os.fsync(file.fileno())  # otherwise a power cut could leave the new name on an empty file
@@ -83,7 +85,12 @@ def load(path: Path | str) -> Checkpoint:
     text = metadata.get("text", "")
     if metadata.get("checksum") != _checksum(tensors, text):
         raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: its checksum does not fit its content")
-    return Checkpoint(tensors, **json.loads(text))
+    try:
+        parts = json.loads(text)
+        settings, progress = dict(parts["settings"]), dict(parts["progress"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"checkpoint: expected settings and progress, got {path}: {text:.80}") from None
+    return Checkpoint(tensors, settings, progress)
 
 
 def load_matching(path: Path | str, settings: Mapping[str, Any]) -> Checkpoint | None:
@@ -112,6 +119,26 @@ def training_state(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, T
         # A parameter that has had no gradient yet has no state.
         tensors |= {f"adam/{key}/{name}": value for key, value in optimizer.state.get(parameter, {}).items()}
     return tensors | _random_state()
+
+
+def check_restorable(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
+    """``restore`` can put all of this back into ``model``.
+
+    Raises:
+        ValueError: if a tensor is missing, has another dtype or shape, or is not known.
+    """
+    wanted = {f"model/{name}": value for name, value in model.state_dict().items()}
+    wanted |= {name: state for name, state in _random_state().items() if name in tensors or name == "random/cpu"}
+    for name, parameter in model.named_parameters():
+        if any(f"adam/{key}/{name}" in tensors for key in ADAM):
+            like = (torch.tensor(0.0), parameter, parameter)
+            wanted |= {f"adam/{key}/{name}": value for key, value in zip(ADAM, like, strict=True)}
+    known = {name: kind(value) for name, value in wanted.items()}
+    found = {name: kind(value) for name, value in tensors.items() if not name.startswith("random/") or name in known}
+    for name in sorted(known.keys() | found.keys()):
+        expected, came = known.get(name, "nothing"), found.get(name, "nothing")
+        if expected != came:
+            raise ValueError(f"checkpoint: {name}: expected {expected}, got {came}")
 
 
 def restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Adam) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+INTEGERS = (torch.int64, torch.int32)  # in smaller ones, a length less 1 may wrap around
 
 
 class Call(NamedTuple):
@@ -257,13 +257,13 @@ def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
 def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
     """``numbers`` are an integer tensor of so many axes."""
     if not isinstance(numbers, Tensor) or numbers.dtype not in INTEGERS or numbers.dim() != axes:
-        raise ValueError(f"{name}: expected an integer tensor of {axes} axes, got {kind(numbers)}")
+        raise ValueError(f"{name}: expected an int64 or int32 tensor of {axes} axes, got {kind(numbers)}")
 
 
 def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
     """``tokens`` are ids of the vocabulary with so many axes; of a batch of this size, where one is given."""
-    if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int64, torch.int32) or tokens.dim() != axes:
-        raise ValueError(f"{name}: expected an integer tensor with {axes} axes, got {kind(tokens)}")
+    if not isinstance(tokens, Tensor) or tokens.dtype not in INTEGERS or tokens.dim() != axes:
+        raise ValueError(f"{name}: expected an int64 or int32 tensor with {axes} axes, got {kind(tokens)}")
     if tokens.numel() == 0:
         raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
     if batch is not None and tokens.shape[0] != batch:

@@ -9,13 +9,13 @@ from attn_core.contract import INTEGERS, check_integer, check_integers, kind
 def length_mask(lengths: Tensor, size: int) -> Tensor:
     """Which of ``size`` positions lie within each length.
 
-    Shapes: ``lengths (…)``, integers between 0 and ``size``; returns ``(…, size)``, True at positions ``< length``.
+    Shapes: ``lengths (…)``, int64 or int32, from 0 to ``size``; returns ``(…, size)``, True at positions ``< length``.
 
     Raises:
-        ValueError: if ``lengths`` is not an integer tensor, or holds a length below 0 or above ``size``.
+        ValueError: if ``lengths`` has another dtype, or holds a length below 0 or above ``size``.
     """
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
-        raise ValueError(f"lengths: expected an integer tensor, got {kind(lengths)}")
+        raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
     check_integer("size", size, at_least=0)
     if lengths.numel():
         low, high = (int(x) for x in torch.aminmax(lengths))
@@ -53,7 +53,7 @@ def causal(
     if offset is None:
         return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
     if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
-        raise ValueError(f"offset: expected an integer tensor of shape (B,), got {kind(offset)}")
+        raise ValueError(f"offset: expected an int64 or int32 tensor of shape (B,), got {kind(offset)}")
     queries = torch.arange(query_length, device=offset.device) + offset[:, None]
     return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]
 

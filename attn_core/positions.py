@@ -179,6 +179,10 @@ class ALiBi(nn.Module):
         """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
         each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
         """
+        # Small integers, bytes for example, would wrap around where the difference is negative or large.
+        query_positions, key_positions = (
+            x.to(torch.promote_types(x.dtype, torch.int64)) for x in (query_positions, key_positions)
+        )
         distances = (query_positions[..., :, None] - key_positions[..., None, :]).abs().float()
         slopes = torch.tensor(self.slopes, device=distances.device)
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
@@ -214,7 +218,7 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
     if isinstance(offset, Tensor):
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
-            raise ValueError(f"offset: expected an integer tensor of shape ({x.shape[0]},), got {kind(offset)}")
+            raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
     elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
 

@@ -136,3 +136,22 @@ def test_the_content_is_on_the_disk_before_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), rename(*names)))
     save(tmp_path / "run.safetensors", SMALL)
     assert calls == [(tmp_path / "run.safetensors").stat().st_size, "replace"]
+
+
+def test_a_link_under_the_temporary_name_is_not_followed(tmp_path):
+    treasure = tmp_path / "treasure"
+    treasure.write_text("kept")
+    (tmp_path / "run.safetensors.partial").symlink_to(treasure)
+    save(tmp_path / "run.safetensors", TINY)
+    assert treasure.read_text() == "kept"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.safetensors", "treasure"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": 3, "progress": {}}', "null", "{"])
+def test_a_text_that_holds_no_settings_is_refused(tmp_path, monkeypatch, text):
+    path = tmp_path / "run.safetensors"
+    with monkeypatch.context() as patched:
+        patched.setattr("attn_core.checkpoint.json.dumps", lambda *_, **__: text)
+        save(path, TINY)
+    with pytest.raises(ValueError, match="checkpoint: expected settings and progress, got "):
+        load(path)

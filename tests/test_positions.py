@@ -156,6 +156,12 @@ def test_alibi_is_slope_times_distance(heads):
     torch.testing.assert_close(found, torch.tensor(wanted), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize(("dtype", "first"), [(torch.uint8, 0), (torch.int8, -120)])
+def test_alibi_measures_distances_of_small_integers(dtype, first):
+    queries, keys = torch.tensor([0, 100, 120]), torch.tensor([first, 120])
+    assert torch.equal(ALiBi(2).bias(queries.to(dtype), keys.to(dtype)), ALiBi(2).bias(queries, keys))
+
+
 def test_alibi_takes_places_of_each_row():
     queries = torch.tensor([[0, 1], [5, 6]])
     found = ALiBi(2).bias(queries, torch.arange(7))
@@ -183,10 +189,13 @@ X = torch.zeros(2, 3, 4)
         (lambda: Sinusoidal(4)(X[0]), r"x: expected a floating tensor of shape \(batch, length, 4\)"),
         (lambda: Sinusoidal(5)(X), r"x: expected a floating tensor of shape \(batch, length, 5\)"),
         (lambda: Sinusoidal(4)(X, offset=-1), "offset: expected an integer of at least 0, or a tensor of them, got -1"),
-        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1])), r"offset: expected an integer tensor of shape \(2,\)"),
+        (
+            lambda: Sinusoidal(4)(X, offset=torch.tensor([1])),
+            r"offset: expected an int64 or int32 tensor of shape \(2,\)",
+        ),
         (
             lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])),
-            r"offset: expected an integer tensor of shape \(2,\)",
+            r"offset: expected an int64 or int32 tensor of shape \(2,\)",
         ),
         (lambda: Learned(0, 4), "max_length: expected an integer of at least 1, got 0"),
         (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),

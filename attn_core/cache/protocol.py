@@ -43,7 +43,7 @@ class Cache:
         masks.length_mask(lengths, self.longest)  # for its errors
         if lengths.shape != self.lengths.shape or bool((lengths.to(self.lengths) > self.lengths).any()):
             raise ValueError(f"lengths: expected at most {self._counts} tokens, got {lengths.tolist()}")
-        self.lengths, self._counts = lengths.to(self.lengths), lengths.tolist()
+        self.lengths, self._counts = lengths.to(self.lengths, copy=True), lengths.tolist()
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order and each as often as it is named; forget the others.

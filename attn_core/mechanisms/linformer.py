@@ -40,10 +40,7 @@ class Linformer(Mechanism):
         shape = (1 if num_kv_heads is None else num_kv_heads, slots, max_length)
         self.num_kv_heads, self.share_values = num_kv_heads, share_values
         self.key_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
-        # The same parameter under both names where it is shared: PyTorch counts and trains it once.
-        self.value_projection = (
-            self.key_projection if share_values else nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
-        )
+        self.value_projection = None if share_values else nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
 
     def attend(self, call: Call) -> Tensor:
         """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
@@ -62,7 +59,8 @@ class Linformer(Mechanism):
         if call.mask is not None:
             hidden = ~four_axes(call.mask).mT
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
-        k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
+        by_value = self.key_projection if self.value_projection is None else self.value_projection
+        k, v = shorten(self.key_projection, k), shorten(by_value, v)
         return attention(call.q, k, v, scale=call.scale)
 
 

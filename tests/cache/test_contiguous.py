@@ -89,10 +89,10 @@ K = torch.zeros(2, 1, 3, 4)
         (lambda c: c.append(K.clone().requires_grad_(), K), "k: expected no gradient"),
         (lambda c: c.append(K, K, torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
         (lambda c: c.append(K, K, torch.tensor([1])), r"lengths: expected shape \(2,\), got \(1,\)"),
-        (lambda c: c.append(K, K, [1, 2]), "lengths: expected an integer tensor, got list"),
+        (lambda c: c.append(K, K, [1, 2]), "lengths: expected an int64 or int32 tensor, got list"),
         (lambda c: c.append(K, K), "k: expected at most 4 tokens a row, the cache's capacity, got 5 with the 2"),
         (lambda c: c.reorder(torch.tensor([0, 2])), r"rows: expected rows from 0 to 1, at least one, got \[0, 2\]"),
-        (lambda c: c.reorder([0]), "rows: expected an integer tensor"),
+        (lambda c: c.reorder([0]), "rows: expected an int64 or int32 tensor"),
         (lambda c: c.reorder(torch.tensor([], dtype=torch.long)), "rows: expected rows from 0 to 1, at least one"),
         (lambda c: c.truncate(torch.tensor([2, 2])), r"lengths: expected at most \[2, 1\] tokens, got \[2, 2\]"),
         (lambda c: c.truncate(torch.tensor([2])), r"lengths: expected at most \[2, 1\] tokens"),
@@ -106,6 +106,14 @@ def test_wrong_input_is_named_and_nothing_is_lost(call, message):
         call(cache)
     assert torch.equal(cache.keys, keys) and torch.equal(cache.values, values)
     assert cache.lengths.tolist() == [2, 1] and cache.longest == 2
+
+
+def test_truncate_keeps_a_copy_of_the_lengths():
+    cache, lengths = KVCache(2, 1, 4, 3), torch.tensor([1, 1])
+    cache.append(torch.zeros(2, 1, 3, 3), torch.zeros(2, 1, 3, 3))
+    cache.truncate(lengths)
+    lengths.fill_(3)
+    assert cache.lengths.tolist() == [1, 1]
 
 
 def test_reserved_room_leaves_what_is_held():

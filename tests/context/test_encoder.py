@@ -99,7 +99,7 @@ def test_forms_are_made_once_for_each_layer_and_all_learn():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m(TOKENS.float(), LENGTHS, NUMBERS), "tokens: expected an integer tensor"),
+        (lambda m: m(TOKENS.float(), LENGTHS, NUMBERS), "tokens: expected an int64 or int32 tensor"),
         (lambda m: m(TOKENS + 5, LENGTHS, NUMBERS), "tokens: expected token ids from 0 to 10, got 14"),
         (lambda m: m(TOKENS, LENGTHS + 1, NUMBERS), "lengths: expected lengths from 0 to 6, got 7"),
         (lambda m: m(TOKENS, LENGTHS[:1], NUMBERS), r"lengths: expected shape \(2,\), got \(1,\)"),

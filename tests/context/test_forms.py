@@ -170,7 +170,7 @@ def test_forms_refuse_wrong_inputs(form, x, numbers, mask, message):
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        (NUMBERS.float(), "sentence_numbers: expected an integer tensor"),
+        (NUMBERS.float(), "sentence_numbers: expected an int64 or int32 tensor"),
         (NUMBERS.abs().clamp(max=5) - 1, "sentence_numbers: expected numbers from 0 to 5 at words, got -1"),
         (NUMBERS.abs() + 10**9, "sentence_numbers: expected numbers from 0 to 5 at words, got 100000000"),
     ],

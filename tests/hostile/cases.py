@@ -136,9 +136,9 @@ def _(folder):
     assert near(attention(**inputs(scale=-0.5)), attention(**inputs(q=-numbers(2, 4, 3, 8), scale=0.5)))
 
 
-@odd("masks: lengths of every whole dtype, and 0 and the full size")
+@odd("masks: lengths of both dtypes, and 0 and the full size")
 def _(folder):
-    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+    for dtype in (torch.int32, torch.int64):
         assert masks.length_mask(torch.tensor([0, 3], dtype=dtype), 3).tolist() == [[False] * 3, [True] * 3]
     assert masks.length_mask(whole(), 3).shape == (0, 3) and masks.causal(0, 3).shape == (0, 3)
 

@@ -88,7 +88,7 @@ def test_the_generator_decides():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tokens": torch.zeros(2, 3)}, "tokens: expected an integer tensor with 2 axes"),
+        ({"tokens": torch.zeros(2, 3)}, "tokens: expected an int64 or int32 tensor with 2 axes"),
         ({"tokens": torch.full((1, 3), SIZE)}, "tokens: expected token ids from 0 to 299, got 300"),
         ({"vocab_size": 7}, "vocab_size: expected an integer of at least 8, got 7"),
         ({"share": 0.0}, r"share: expected a share in \(0, 1\], got 0.0"),

@@ -88,7 +88,8 @@ def over_mixtures(mechanism: Linformer, call: Call) -> Tensor:
     mask = call.options.get("mask")
     shown = None if mask is None else mask.broadcast_to(call.shape[0], 1, 1, call.shape[3])
     keys = reference.linformer_slots(mechanism.key_projection, call.k, shown)
-    values = reference.linformer_slots(mechanism.value_projection, call.v, shown)
+    by_value = mechanism.key_projection if mechanism.share_values else mechanism.value_projection
+    values = reference.linformer_slots(by_value, call.v, shown)
     return reference.attention(call.q, keys, values, scale=call.options.get("scale"))[0]
 
 

@@ -183,7 +183,7 @@ def test_a_sequence_cut_into_calls_equals_the_whole(positions, num_kv_heads):
 def test_masks_say_what_they_say(data):
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4))
     size = data.draw(st.integers(max(lengths), 8))
-    dtype = data.draw(st.sampled_from([torch.int64, torch.int32, torch.uint8]))
+    dtype = data.draw(st.sampled_from([torch.int64, torch.int32]))
     padding = masks.padding(torch.tensor(lengths, dtype=dtype), size)
     assert padding.tolist() == [[[[j < length for j in range(size)]]] for length in lengths]
     queries, keys = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 5))

@@ -382,7 +382,7 @@ def test_searches_work_and_greedy_is_the_argmax_of_one_pass():
             "source: expected token ids",
         ),
         (lambda: Transformer(SMALL)(tokens(2, 4), torch.tensor([4, 5]), tokens(2, 3)), "lengths: expected"),
-        (lambda: LanguageModel(SMALL)(tokens(4)), "tokens: expected an integer tensor with 2 axes"),
+        (lambda: LanguageModel(SMALL)(tokens(4)), "tokens: expected an int64 or int32 tensor with 2 axes"),
         (
             lambda: LanguageModel(SMALL).prefill(tokens(2, 4), torch.tensor([4, 0])),
             "lengths: expected at least one token",
