@@ -20,6 +20,8 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 
 - A query with nothing to attend to gets **zeros** and passes back zero gradient: never NaN, never uniform weights.
 - In half precision, softmax and sums run in float32. No input is ever changed.
+- Keys and values are finite numbers, also where a mask hides them, because zero times infinity is NaN; and so is the
+  sum of the values over all keys, in float32.
 - A return type never depends on a flag: ``attention`` gives the output, ``attention_with_weights`` the pair.
 - What a mechanism cannot do it refuses with a ``ValueError`` that names the argument, what was expected, what came.
 """

@@ -101,7 +101,8 @@ def attention(
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
     The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
-    that requires a gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights.
+    that requires a gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights. Beside
+    half precision on a GPU, a bias is rounded to the dtype of q, after the largest of its row has been subtracted.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
@@ -199,6 +200,8 @@ def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tupl
         merged = merged.masked_fill(~mask, -math.inf)
     empty = torch.isneginf(merged).all(-1, keepdim=True)
     merged = merged.masked_fill(empty, 0.0)
-    # The kernels want the bias in the dtype of q. A number added to a whole row changes nothing, so its largest bias is
-    # subtracted first: half precision then rounds small differences rather than large numbers.
-    return (merged - merged.detach().amax(-1, keepdim=True)).to(dtype), empty
+    # On a CPU the kernels take a bias in float32 beside half precision; elsewhere they want the dtype of q. A number
+    # added to a whole row changes nothing, so its largest bias is subtracted first: half precision then rounds small
+    # differences rather than large numbers.
+    kept = torch.promote_types(dtype, torch.float32) if merged.device.type == "cpu" else dtype
+    return (merged - merged.detach().amax(-1, keepdim=True)).to(kept), empty

@@ -186,6 +186,15 @@ def test_half_precision_keeps_what_a_large_bias_says(path, dtype):
     assert (path(q, k, v, bias=ramp).double() - expected).abs().max() < reference.tolerance(dtype, scale=1.5)
 
 
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float16, 1e5), (torch.bfloat16, 3000.0)])
+def test_on_a_cpu_half_precision_adds_a_large_bias_to_an_equally_large_score(dtype, size):
+    q, k = torch.tensor([[[[40.0]]]]).to(dtype), torch.tensor([[[[0.0], [size / 40], [0.0]]]]).to(dtype)
+    v = torch.randn(1, 1, 3, 4).to(dtype)
+    bias = torch.tensor([0.0, -size, -1.0])
+    expected, _ = reference.attention(q, k, v, bias=bias, scale=1.0)
+    assert (attention(q, k, v, bias=bias, scale=1.0).double() - expected).abs().max() < reference.tolerance(dtype)
+
+
 @pytest.mark.parametrize("path", BOTH)
 def test_an_empty_row_is_silent_whatever_the_values_are(path):
     q, k, v = (x.detach().clone() for x in inputs("plain"))
