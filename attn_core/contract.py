@@ -6,7 +6,7 @@ of them raises a ``ValueError`` that names the argument, what was expected, and 
 
 import math
 import reprlib
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -73,6 +73,9 @@ def contract(
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point:
             raise ValueError(f"{name}: expected a floating tensor (batch, heads, length, size), got {kind(x)}")
+        if x.dtype.itemsize < 2 or x.layout != torch.strided or x.is_nested:
+            found = f"{x.dtype} in layout {x.layout}" + ", nested" * x.is_nested
+            raise ValueError(f"{name}: expected a dense tensor of at least 16 bits a number, got {found}")
         if x.dtype != q.dtype or x.device != q.device:
             raise ValueError(f"{name}: expected q's {q.dtype} on {q.device}, got {x.dtype} on {x.device}")
     batch, heads, queries, size = q.shape
@@ -147,7 +150,8 @@ def accum_dtype(x: Tensor) -> torch.dtype:
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast does not take products on the device of ``x`` back to half precision."""
-    return torch.autocast(x.device.type, enabled=False)
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:

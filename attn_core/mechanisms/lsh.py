@@ -97,12 +97,16 @@ class LSHAttention(Mechanism):
             length = rows.norm(dim=-1, keepdim=True)
             keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
             hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])
-            layout = _sort(self.hash(keys), hidden, min(self.bucket_size, q.shape[2]), causal)
+            tokens = q.shape[2]
+            layout = _sort(self.hash(keys), self._buckets(tokens), hidden, min(self.bucket_size, tokens), causal)
             out, alone = _Chunks.apply(rows, keys, values, layout, scale)
             out = torch.where(alone, values, out)
             if hidden is not None:
                 out = out.masked_fill(hidden[..., None], 0.0)
         return out.to(q.dtype).unflatten(0, q.shape[:2])
+
+    def _buckets(self, tokens: int) -> int:
+        return self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
 
     @torch.no_grad()
     def hash(self, x: Tensor) -> Tensor:
@@ -111,7 +115,7 @@ class LSHAttention(Mechanism):
         Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
         """
         tokens, size = x.shape[1:]
-        buckets = self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
+        buckets = self._buckets(tokens)
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
         draw = torch.Generator().manual_seed(self.seed)
@@ -141,13 +145,12 @@ class _Layout:
 
 
 @torch.no_grad()
-def _sort(buckets: Tensor, hidden: Tensor | None, chunk: int, causal: bool) -> _Layout:
-    """Sort tokens by bucket, then by position: ``buckets (N, R, T)``; ``hidden (N, T)`` go into a bucket of their own.
+def _sort(buckets: Tensor, last: int, hidden: Tensor | None, chunk: int, causal: bool) -> _Layout:
+    """Sort tokens by bucket, then by position: ``buckets (N, R, T)``; ``hidden (N, T)`` go into a bucket ``last``.
 
     Codes count chunks, or slots under ``causal``, and leap by more than ``width`` from one bucket to the next.
     """
     batch, rounds, size = buckets.shape
-    last = int(buckets.max()) + 1
     if hidden is not None:
         buckets = buckets.masked_fill(hidden[:, None], last)
     order = buckets.argsort(dim=-1, stable=True)

@@ -61,6 +61,7 @@ REFUSED = [
     ("v", numbers(2, 2, 3, 6, dtype=torch.float16), "expected q's torch.float32 on cpu, got torch.float16 on cpu$"),
     ("mask", torch.ones(3, 3), r"expected a boolean tensor \(True = may attend\), got torch.float32 of shape \(3, 3"),
     ("mask", whole(1, 0, 1), r"expected a boolean tensor \(True = may attend\), got torch.int64 of shape \(3,\)$"),
+    ("q", numbers(2, 4, 3, 8).to(torch.float8_e4m3fn), "expected a dense tensor of at least 16 bits a number, got "),
     ("mask", [True, False, True], r"expected a boolean tensor \(True = may attend\), got list$"),
     ("mask", torch.ones(3, 4) > 0, r"expected a shape that broadcasts to \(2, 4, 3, 3\), got \(3, 4\)$"),
     ("mask", torch.ones(1, 1, 1, 1, 3) > 0,

@@ -251,3 +251,11 @@ def test_dropout_leaves_the_mean_as_it_is_and_keeps_the_weights():
     draws = [Dense(dropout=0.2).with_weights(q, k, v) for _ in range(400)]
     assert torch.equal(draws[0][1], weights)
     torch.testing.assert_close(torch.stack([out for out, _ in draws]).mean(0), expected, atol=0.15, rtol=0)
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "jagged"])
+def test_sparse_and_nested_tensors_are_refused(layout):
+    x = torch.randn(2, 3, 4, 5)
+    other = x.to_sparse() if layout == "sparse_coo" else torch.nested.nested_tensor(list(x), layout=torch.jagged)
+    with pytest.raises(ValueError, match=f"v: expected a dense tensor of at least 16 bits a number, got .*{layout}"):
+        attention(x, x, other)

@@ -334,6 +334,26 @@ def test_it_works_where_no_gradient_is_kept(name, mode):
     check()
 
 
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if not n.startswith(("SlidingWindow", "Performer"))])
+def test_without_numbers_it_says_the_shape_of_the_output(name):
+    """On the meta device, where shapes and operations are counted. Two mechanisms look at numbers to decide how to go
+    on: a window whether a mask hides all of a tile, the causal Performer how far its chunks may reach.
+    """
+    mechanism = MECHANISMS[name]
+
+    @examples(10)
+    @given(mechanism.calls())
+    def check(call):
+        made, expected = mechanism.make(call), run(mechanism.make(call), call)
+        moved = {id(x): x.to("meta") for x in call.tensors}  # what is one tensor stays one
+        options = {name: x.to("meta") if isinstance(x, torch.Tensor) else x for name, x in call.options.items()}
+        made = made.to("meta") if isinstance(made, torch.nn.Module) else made
+        out = made(*(moved[id(x)] for x in call.tensors), **options)
+        assert (out.shape, out.dtype) == (expected.shape, expected.dtype)
+
+    check()
+
+
 @each
 def test_under_autocast_it_keeps_the_dtype_of_q(name):
     mechanism = MECHANISMS[name]
