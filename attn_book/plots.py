@@ -251,6 +251,8 @@ def positional_products(ax: Axes, table: Any, position: int) -> None:
 def _read_table(table: Any) -> Any:
     import numpy as np
 
+    if hasattr(table, "detach"):  # a tensor that is learned, or of a dtype that NumPy does not have
+        table = table.detach().double().cpu()
     grid = np.asarray(table, dtype=np.float64)
     if grid.ndim != 2 or not grid.size:
         raise ValueError(f"table: expected encodings (length, dim), got shape {grid.shape}")

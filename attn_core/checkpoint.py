@@ -72,6 +72,8 @@ def load(path: Path | str) -> Checkpoint:
         ValueError: if the file is not a checkpoint, or is damaged or cut short.
         OSError: if it cannot be read.
     """
+    if Path(path).is_fifo():  # reading would wait for a writer
+        raise ValueError(f"checkpoint: expected a file, got the pipe {path}")
     content = Path(path).read_bytes()
     try:
         tensors = safetensors.torch.load(content)

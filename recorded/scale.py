@@ -53,6 +53,10 @@ def main(words: Sequence[str] | None = None) -> None:
     for name, default in SETTINGS.items():
         parser.add_argument(f"--{name}", type=type(default), default=default, metavar="N", help="%(default)s")
     options = parser.parse_args(words)
+    if options.out == Path():
+        parser.error("OUT: expected the name of a folder, got the current one")
+    if not 0 <= options.seed < 2**62:
+        parser.error(f"--seed: expected an integer from 0 to 2^62, got {options.seed}")
     options.out.mkdir(parents=True, exist_ok=True)
     with distributed.process_group() as device:
         result = train(options, device)

@@ -138,6 +138,12 @@ def test_the_content_is_on_the_disk_before_its_name(tmp_path, monkeypatch):
     assert calls == [(tmp_path / "run.safetensors").stat().st_size, "replace"]
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="checkpoint: expected a file, got the pipe .*pipe"):
+        load(tmp_path / "pipe")
+
+
 def test_a_link_under_the_temporary_name_is_not_followed(tmp_path):
     treasure = tmp_path / "treasure"
     treasure.write_text("kept")

@@ -99,3 +99,10 @@ def test_style_keeps_the_backend_interactive_once_it_is():
         assert matplotlib.is_interactive()
     finally:
         matplotlib.interactive(before)
+
+
+@pytest.mark.parametrize("draw", [plots.positional_matrix, lambda ax, table: plots.positional_products(ax, table, 1)])
+def test_encodings_may_be_learned_or_in_half_precision(draw):
+    _, axes = plt.subplots()
+    for table in (torch.ones(3, 4, requires_grad=True), torch.ones(3, 4, dtype=torch.bfloat16)):
+        draw(axes, table)

@@ -39,6 +39,12 @@ def model(seed=0):
     return Seq2Seq(encoder, FixedContextDecoder(len(target), embed_dim=8, hidden_dim=8, memory_dim=16, dropout=0.3))
 
 
+def partly_frozen():
+    net = model()
+    net.encoder.requires_grad_(False)
+    return net
+
+
 class Tied(nn.Module):
     """One tensor under two names, laid out in memory the other way round; a buffer; a parameter that is never used."""
 
@@ -168,7 +174,7 @@ OTHERS = [
     ({"batches": batches(pairs[:89])}, r"batches' checksum: expected \d+, got \d+"),
     ({"batches": batches(SHUFFLED)}, r"batches' checksum: expected \d+, got \d+"),
     ({"model": model().double()}, r"model's encoder.embedding.weight: expected torch.float32 .*; and \d+ more"),
-    ({"model": model().requires_grad_(False)}, r"model's trained parameters: expected \d+, got 0"),
+    ({"model": partly_frozen()}, r"model's trained parameters: expected \d+, got \d+"),
     ({"model": Tied()}, "model's trained parameters: .*encoder.embedding.weight: expected .*, got nothing; .*"),
 ]
 

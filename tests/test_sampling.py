@@ -282,6 +282,8 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         (lambda: Sampler(temperature=0), r"temperature: expected a finite number above 0 \(pick=argmax .*\), got 0"),
         (lambda: Sampler(temperature=-1.0), "temperature: expected a finite number above 0"),
         (lambda: Sampler(temperature=math.inf), "temperature: .* got inf"),
+        (lambda: Sampler()(torch.tensor([[0.0, math.nan]])), "logits: expected a finite greatest logit in each row"),
+        (lambda: Sampler()(torch.full((1, 2), -math.inf)), "logits: expected a finite greatest logit in each row"),
         (lambda: Sampler(temperature="hot"), "temperature: .* got 'hot'"),
         (lambda: Sampler(top_k=0), "top_k: expected an integer of at least 1, got 0"),
         (lambda: Sampler(top_k=True), "top_k: expected an integer"),

@@ -311,6 +311,13 @@ def test_wrong_settings_are_named_before_anything_changes(options, message):
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
 
 
+def test_a_model_that_learns_nothing_and_a_validation_that_says_nothing_are_refused():
+    with pytest.raises(ValueError, match="^model: expected a parameter that requires a gradient, got none$"):
+        quiet(model().requires_grad_(False), device="cpu")
+    with pytest.raises(ValueError, match="^validate: expected a function that returns a dictionary .*, got NoneType$"):
+        quiet(model(), device="cpu", validate=lambda _: None, validate_every=1)
+
+
 def test_another_loss_takes_the_place_of_the_default():
     dtypes = []
 

@@ -96,7 +96,14 @@ class Sampler:
         return logits.softmax(-1)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """One token for each row: ``logits (B, V)`` to ``(B,)``."""
+        """One token for each row: ``logits (B, V)`` to ``(B,)``.
+
+        Raises:
+            ValueError: if a row has a NaN or no finite logit; on a GPU, where asking would wait for the device, PyTorch
+                raises its own error later.
+        """
+        if logits.device.type == "cpu" and not (logits.amax(-1).isfinite().all()):
+            raise ValueError("logits: expected a finite greatest logit in each row, got NaN or an infinity")
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
 
 

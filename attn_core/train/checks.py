@@ -39,6 +39,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     for name, types, expected in expected_types:
         if not isinstance(arguments[name], types):
             raise ValueError(f"{name}: expected {expected}, got {kind(arguments[name])}")
+    if not any(parameter.requires_grad for parameter in arguments["model"].parameters()):
+        raise ValueError("model: expected a parameter that requires a gradient, got none")
     processes, accumulate, loss = distributed.size(), arguments["accumulate"], arguments["loss"]
     if getattr(loss, "needs_whole_batch", False) and max(accumulate, processes) > 1:
         raise ValueError(

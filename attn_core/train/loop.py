@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import islice
@@ -14,6 +14,7 @@ from torch import nn
 from tqdm import tqdm
 
 from attn_core.checkpoint import own_randomness
+from attn_core.contract import kind
 from attn_core.data import EpochBatches
 from attn_core.data.batches import AnyBatch
 from attn_core.device import default_device
@@ -191,4 +192,6 @@ def _validate(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]
     with torch.no_grad():
         scores = validate(model)
     model.train()
+    if not isinstance(scores, Mapping):
+        raise ValueError(f"validate: expected a function that returns a dictionary of numbers, got {kind(scores)}")
     return scores
