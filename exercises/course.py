@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import multiprocessing
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from nbgrader.apps.api import NbGraderAPI
@@ -15,6 +19,12 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
 from exercises.gradebook import HERE
+
+PAGE_SECONDS = 60.0
+"""What a page of feedback may take; most take two or three."""
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["exercises.course"])
 
 
 def assignments(course: Path = HERE) -> list[str]:
@@ -56,16 +66,42 @@ def _kept_on_failure(folder: Path) -> Iterator[None]:
             raise
 
 
-def give_feedback(course: Path, names: list[str]) -> int:
-    """Write a page for each graded submission; how many.
+def give_feedback(course: Path, names: list[str], *, jobs: int = 1, seconds: float = PAGE_SECONDS) -> list[str]:
+    """Write a page for each graded submission, in a process of its own; what could not be made, and why.
 
-    Raises:
-        ValueError: nbgrader could not make one.
+    What a student has written can take a program that sets it as a page without end, so each page has its time.
     """
-    for name in names:
-        if any(course.glob(f"autograded/*/{name}")):
-            _checked(_nbgrader(course).generate_feedback(name, force=True))
-    return sum(1 for name in names for _ in course.glob(f"feedback/*/{name}/*.html"))
+    graded = [path for name in names for path in sorted(course.glob(f"autograded/*/{name}")) if path.is_dir()]
+    with ThreadPoolExecutor(jobs) as pool:
+        said = pool.map(lambda path: _page_apart(course, path.name, path.parent.name, seconds), graded)
+    return [f"{path.name}  {path.parent.name}: {why}" for path, why in zip(graded, said, strict=True) if why]
+
+
+def _page_apart(course: Path, name: str, student: str, seconds: float) -> str:
+    """Why a page could not be made, or ""; an older one then goes, so that nobody takes it for today's."""
+    ours, theirs = _PROCESSES.Pipe(duplex=False)
+    process = _PROCESSES.Process(target=_page, args=(theirs, course, name, student))
+    process.start()
+    theirs.close()
+    try:
+        why = str(ours.recv()) if ours.poll(seconds) else f"it took longer than {seconds:g} s"
+    except EOFError:
+        why = "its process ended by itself"
+    finally:
+        process.kill()
+        process.join()
+    if why:
+        shutil.rmtree(course / "feedback" / student / name, ignore_errors=True)
+    return why
+
+
+def _page(pipe: Connection, course: Path, name: str, student: str) -> None:
+    try:
+        done = _nbgrader(course).generate_feedback(name, student, force=True)
+        said = str(done.get("error") or done.get("log"))
+        pipe.send("" if done["success"] else f"nbgrader: {said[-400:].strip()}")
+    except Exception as error:
+        pipe.send(f"{type(error).__name__}: {error}"[:500])
 
 
 def _nbgrader(course: Path) -> NbGraderAPI:
@@ -91,7 +127,11 @@ def main() -> None:
             release(options.course, names)
             print(f"{len(names)} assignments in {options.course / 'release'}")
         else:
-            print(f"{give_feedback(options.course, names)} pages in {options.course / 'feedback'}")
+            failed = give_feedback(options.course, names, jobs=os.cpu_count() or 1)
+            pages = sum(1 for name in names for _ in options.course.glob(f"feedback/*/{name}/*.html"))
+            print(f"{pages} pages in {options.course / 'feedback'}")
+            if failed:
+                sys.exit("make: these pages could not be made:\n" + "\n".join(failed))
     except ValueError as error:
         sys.exit(f"make: {error}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from exercises.judge import Sandbox, Shown, StudentError, StudentObject, run_test, student_process
+from exercises.judge import Sandbox, Shown, StudentError, StudentObject, run_tests, student_process
 from exercises.submission import (
     NOT_ANSWERED,
     Submission,
@@ -79,7 +79,7 @@ def _test(source: NotebookNode, student: Sandbox) -> dict[str, tuple[str, str]]:
         if cell.cell_type == "code" and not is_answer(cell) and not is_test(cell):
             exec(compile(cell.source, "<assignment>", "exec"), names)  # the course's own code
     names.update({name: StudentObject(student, name) for name in defined_names(source)})
-    return {str(grade_id(cell)): run_test(*split_hidden(cell.source), names) for cell in source.cells if is_test(cell)}
+    return run_tests({str(grade_id(cell)): split_hidden(cell.source) for cell in source.cells if is_test(cell)}, names)
 
 
 def _write(

@@ -42,6 +42,7 @@ ERRORS: tuple[type[Exception], ...] = (
 
 
 STOPS = "It stops with"
+SECRET, SECRET_STOP = "A hidden test fails.", "In a hidden test your function stops with an error."
 
 
 class StudentError(BaseException):
@@ -199,33 +200,37 @@ def student_process(*, seconds: float = SECONDS) -> Iterator[Sandbox]:
         student.close()
 
 
-def run_test(visible: str, hidden: str, names: dict[str, Any]) -> tuple[str, str]:
-    """Run a test cell: what it printed, and why it failed ("" if it did not).
+def run_tests(tests: dict[str, tuple[str, str]], names: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Run test cells, given as their visible and their hidden lines: what each printed, and why it failed ("" if not).
 
-    ``names`` are those that the notebook's locked cells have defined, and the stand-ins. Of a hidden test only what a
-    check says is told, which is what anyone who calls that check is told.
+    ``names`` are those that the notebook's locked cells have defined, and the stand-ins; each cell gets a copy. All
+    visible lines run before any hidden ones: a function that keeps what hidden ones give it can show it to nobody.
     """
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        failed = _failure(visible, names)
-    if not failed:
-        with contextlib.redirect_stdout(io.StringIO()):
-            failed = _failure(hidden, names, secret=True)
-    return printed.getvalue(), failed
+    spaces = {cell: dict(names) for cell in tests}
+    verdicts = {}
+    for cell, (visible, _) in tests.items():
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            failed = _failure(visible, spaces[cell])
+        verdicts[cell] = (printed.getvalue(), failed)
+    for cell, (_, hidden) in tests.items():
+        printed_before, failed = verdicts[cell]
+        if not failed:
+            with contextlib.redirect_stdout(io.StringIO()):
+                verdicts[cell] = (printed_before, _failure(hidden, spaces[cell], secret=True))
+    return verdicts
 
 
 def _failure(source: str, names: dict[str, Any], *, secret: bool = False) -> str:
     try:
         exec(compile(source, "<test>", "exec"), names)  # the course's own code
-    except (NotYet, StudentError) as error:
-        # What the student's function says of its inputs stays here, if nobody may see them.
-        return (
-            "In a hidden test your function stops with an error."
-            if secret and STOPS in str(error)
-            else _text(str(error))
-        )
+    except StudentError as error:
+        return _text(str(error))
     except Exception as error:
-        return "A hidden test fails." if secret else _text(f"{type(error).__name__}: {error}")
+        if secret and getattr(error, "tells_values", True):
+            # What the student's function returned or said may be what it was given.
+            return SECRET_STOP if STOPS in str(error) else SECRET
+        return _text(str(error) if isinstance(error, NotYet) else f"{type(error).__name__}: {error}")
     return ""
 
 

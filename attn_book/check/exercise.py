@@ -20,7 +20,12 @@ _OURS = str(Path(__file__).resolve().parents[1])
 
 
 class NotYet(AssertionError):  # noqa: N818 (what it says to the reader)
-    """What a check says about a wrong answer; a notebook shows the message without a traceback through our code."""
+    """What a check says about a wrong answer; a notebook shows the message without a traceback through our code.
+
+    ``tells_values`` says whether the message may quote what the answer returned or raised.
+    """
+
+    tells_values = True
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -151,12 +156,12 @@ class Check:
             if outcome.changed or outcome.error or difference(outcome.value, right, self.close)
         ]
         if wrong:
-            raise NotYet(self._say(cases, outcomes, expected, wrong)) from None
+            raise self._not_yet(cases, outcomes, expected, wrong) from None
         left = len(drawn) - len(cases)
         more = f"; the full check has {left} more, and harder" if left else ""
         print(f"{self.function}: right, on {count(len(cases), 'input')}{more}.")
 
-    def _say(self, cases: list[Case], outcomes: list[_Outcome], expected: list[Any], wrong: list[int]) -> str:
+    def _not_yet(self, cases: list[Case], outcomes: list[_Outcome], expected: list[Any], wrong: list[int]) -> NotYet:
         first = wrong[0]
         head = f"{self.function}: not yet, on {cases[first].name}."
         tail = f"For a hint: check.hint(check.{self.name})." if self.hints else ""
@@ -173,7 +178,9 @@ class Check:
             body = difference(outcomes[first].value, expected[first], self.close) or ""
             if len(cases) > 1:
                 tail = f"Right on {len(cases) - len(wrong)} of {count(len(cases), 'input')}. {tail}"
-        return "\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part)
+        error = NotYet("\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part))
+        error.tells_values = not (outcomes[first].changed or known)
+        return error
 
     def _recognise(self, cases: list[Case], outcomes: list[_Outcome], wrong: list[int]) -> Misconception | None:
         """The first known mistake that gives the same results as the answer.

@@ -9,6 +9,8 @@ import sys
 import nbformat
 import pytest
 
+from exercises.course import give_feedback
+from exercises.grade import grade_all
 from exercises.gradebook import open_gradebook
 from tests.exercises.course import ROOT, answered, cell_named, hand_in, make_course, released, solutions
 
@@ -110,6 +112,21 @@ def test_a_changed_assignment_with_grades_is_refused_and_its_release_stays(tmp_p
     said = call(sys.executable, "-m", "exercises.course", "--course", str(course), "assignments", code=1)
     assert "have been graded" in said and "new name" in said
     assert (course / "release" / NAME / f"{NAME}.ipynb").read_bytes() == before
+
+
+def test_a_page_that_cannot_be_made_is_named_and_costs_nobody_else_theirs(tmp_path):
+    course = make_course(tmp_path / "course", [NAME])
+    for student in ("ada", "alan"):
+        hand_in(course, student, NAME, released(course, NAME))
+    grade_all(course, [], jobs=2)
+    assert give_feedback(course, [NAME]) == [] and len(list(course.glob("feedback/*/*/*.html"))) == 2
+    (course / "autograded" / "alan" / NAME / f"{NAME}.ipynb").write_text("{")
+    (failed,) = give_feedback(course, [NAME])
+    assert failed.startswith(f"{NAME}  alan: nbgrader: ")
+    assert [path.parts[-3] for path in course.glob("feedback/*/*/*.html")] == ["ada"]
+    failed = give_feedback(course, [NAME], seconds=0.01)  # as a text would that takes without end
+    assert failed == [f"{NAME}  {student}: it took longer than 0.01 s" for student in ("ada", "alan")]
+    assert not list(course.glob("feedback/*/*/*.html"))
 
 
 def test_with_nothing_handed_in_it_says_what_was_expected(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exercises.judge import PRINTED, SHOWN, StudentError, run_test, student_process
+from exercises.judge import PRINTED, SECRET, SECRET_STOP, SHOWN, StudentError, run_tests, student_process
 from exercises.sandbox import check_sandbox
 from tests.exercises.course import KIT, ROOT
 
@@ -161,14 +161,31 @@ def test_nothing_is_left_running():
         open(f"/proc/{process.pid}/status")  # noqa: SIM115
 
 
+def run_test(visible, hidden, names):
+    return run_tests({"one": (visible, hidden)}, names)["one"]
+
+
 def test_a_test_is_told_apart_from_a_hidden_one():
     assert run_test("print('seen')", "print('not seen')", {}) == ("seen\n", "")
     assert run_test("assert False, 'why'", "1 / 0", {}) == ("", "AssertionError: why")
-    assert run_test("print('seen')", "secret = 41\nassert secret == 42, f'{secret}'", {}) == (
-        "seen\n",
-        "A hidden test fails.",
-    )
-    hidden = "from attn_book import check\ncheck.dot_product_attention(len, seed=0)"
-    assert "stops with an error" in run_test("", hidden, {})[1]
-    hidden = "from attn_book import check\ncheck.dot_product_attention(lambda *_: None, seed=0)"
-    assert "It returns None" in run_test("", hidden, {})[1]
+    assert run_test("print('seen')", "secret = 41\nassert secret == 42, f'{secret}'", {}) == ("seen\n", SECRET)
+    ask = "from attn_book import check\ncheck.dot_product_attention({}, seed=0)"
+    assert run_test("", ask.format("len"), {})[1] == SECRET_STOP
+    assert run_test("", ask.format("lambda *_: None"), {})[1] == SECRET
+    known = run_test("", ask.format("check.dot_product_attention.misconceptions[0].answer"), {})[1]
+    assert "This is what comes out when" in known
+
+
+def test_what_a_hidden_test_gives_is_shown_to_nobody():
+    """Neither what the function returns of it, nor, kept for later, by the visible lines of the next test."""
+    kept = []
+    names = {"answer": lambda x: kept.append(x) or x, "kept": kept}
+    hidden = "from attn_book import check\nassert answer(41) == 42, answer(41)\ncheck.dot_product_attention(answer)"
+    tests = {"first": ("", hidden), "second": ("print(kept)", "")}
+    assert run_tests(tests, names) == {"first": ("", SECRET), "second": ("[]\n", "")}
+    assert kept == [41, 41]
+
+
+def test_what_honest_notebooks_do_costs_nothing(student):
+    assert seen(student, "%matplotlib inline\nprint('on')") == "on\n"
+    assert seen(student, "import torch\nprint(torch.compile(lambda x: x + 1)(torch.ones(())).item())") == "2.0\n"
