@@ -124,7 +124,7 @@ def draw(
     """Draw a checked map with colours from 0 to ``top``, for ``heatmap`` and for the widget's picture."""
     from matplotlib.patches import Rectangle
 
-    image = ax.pcolormesh(grid, cmap=_ramp(), vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
+    image = ax.pcolormesh(grid, cmap=ramp(), vmin=0, vmax=top, edgecolors="white", linewidth=0.8)
     for s, t in links:
         ax.add_patch(Rectangle((s + 0.05, t + 0.05), 0.9, 0.9, fill=False, edgecolor=MARK, linewidth=1.8))
     size = 10.0 if max(grid.shape) <= 24 else 6.0
@@ -154,12 +154,13 @@ def draw(
 
 def draw_small(ax: Axes, grid: Any, *, top: float, title: str) -> None:
     """Draw a checked map without its tokens, with colours from 0 to ``top``, as one of several."""
-    ax.imshow(grid, cmap=_ramp(), vmin=0, vmax=top, interpolation="nearest")
+    ax.imshow(grid, cmap=ramp(), vmin=0, vmax=top, interpolation="nearest")
     ax.set_title(title, loc="center", fontsize=9)
     ax.set_axis_off()
 
 
-def _ramp() -> Any:
+def ramp() -> Any:
+    """The colours from zero to the greatest weight, as a colormap."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("attention", RAMP)
