@@ -53,10 +53,16 @@ def test_the_first_code_cell_is_the_launch_cell(path):
 
 @each
 def test_code_cells_are_short(path):
-    sources = [nb.text(cell["source"]) for cell in nb.code_cells(nb.read(path))[1:]]
+    """Past the launch cell and the folded imports; a cell that defines something, a mechanism say, may be longer."""
+    sources = [nb.text(cell["source"]) for cell in nb.code_cells(nb.read(path))[2:]]
     lengths = [sum(1 for line in source.splitlines() if line.strip()) for source in sources]
-    assert [source for source, length in zip(sources, lengths, strict=True) if length > 25] == []
+    assert [source for source, n in zip(sources, lengths, strict=True) if n > (40 if defines(source) else 25)] == []
     assert not lengths or statistics.median(lengths) <= 8
+
+
+def defines(source):
+    """Whether a cell defines a function or a class."""
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.parse(source).body)
 
 
 def only_imports(source):
