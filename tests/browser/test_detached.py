@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 CHANGES = {
     "AttentionHeatmap": {"row": 0},
     "AttentionPatternExplorer": {"n": 20},
+    "KernelSmoother": {"bandwidth": 5},
     "MaskedWordExplorer": {"sentence": 1},
     "OnlineSoftmaxStepper": {"step": 1},
     "PagedCacheExplorer": {"step": 2},
