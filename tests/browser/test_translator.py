@@ -557,7 +557,7 @@ def test_a_model_without_heads_has_none_to_choose_and_one_without_an_end_is_cut(
 
 @pytest.mark.parametrize("width", [840, 900, 1200])
 def test_pointing_at_a_word_moves_nothing_where_the_map_stands_beside_it(show, width):
-    """A height that changes lays the widget out and draws its words anew, and a click on one of them is lost."""
+    """A height that changes moves what stands below, and a click there is lost."""
     widget = Translator.of(recurrent(), SOURCE, TARGET, "the cat sleeps .")
     with show(widget.static_html(), width=width, reduced_motion="reduce") as page:
         assert page.locator(".attn-wide").count() == 1
