@@ -29,7 +29,7 @@ const TEXT = {
 };
 
 // As in patch_attention.py. The picture is the same on light and dark pages, and so is what is drawn on it.
-const [VEIL, VEIL_SHARE, OUTLINED] = ["16 18 26", 0.85, 3];
+const [VEIL, VEIL_SHARE, OUTLINED] = ["16 18 26", 0.65, 3];
 const GREATEST = [["#ffffff", 4, []], ["#d9680f", 2, []]];
 const ASKING = [["#000000", 3.5, []], ["#ffffff", 2, [4, 3]]];
 const [LARGE, SMALL, PAUSE] = [384, 56, 1200]; // pixels of the picture and of small ones; milliseconds for a word

@@ -35,7 +35,7 @@ def pixels(page, selector):
 
 def seen(image, row, size, scale):
     """What should be drawn of an image `(H, W, 3)` from 0 to 1 with the weights `row (R,)`, outlines apart."""
-    veil = 0.85 * (1 - row / row.max()).reshape(48 // size, 48 // size)
+    veil = 0.65 * (1 - row / row.max()).reshape(48 // size, 48 // size)
     veil = veil.repeat(size, 0).repeat(size, 1)[..., None]
     drawn = (1 - veil) * np.rint(image * 255) + veil * VEIL
     return drawn.repeat(scale, 0).repeat(scale, 1)
