@@ -164,7 +164,7 @@ def test_traits_are_synced():
     widget = PagedCacheExplorer()
     assert {"_esm", "_css", *STATE} <= set(widget.get_state())
     assert set(widget.trait_names(static=True)) == set(STATE)
-    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=1)"
+    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=6)"
 
 
 def luminance(colour):
@@ -209,3 +209,9 @@ def test_picture_shows_the_step():
     pictures = {PagedCacheExplorer(step=step).picture() for step in range(len(EXAMPLE) + 1)}
     assert len(pictures) == len(EXAMPLE) + 1
     assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
+
+
+def test_the_example_opens_where_two_requests_share_blocks():
+    tables, numbers = PagedCacheExplorer().replay()
+    one, other = (tables.table(numbers[name]) for name in "AC")
+    assert one[:2] == other[:2] and one[2] != other[2]
