@@ -42,7 +42,8 @@ class OnlineSoftmaxStepper(StaticWidget):
 
     The page computes everything itself from four synced traits, all of which a reader can change: `scores` and
     `values`, equally many, 1 to 24 numbers each within ±1000 (each value is a single number, so the output is one too);
-    `tile`, the scores read in one step; and `step`, the tiles read so far. When there are fewer scores or larger tiles
+    `tile`, the scores read in one step; and `step`, the tiles read so far, two unless given: the second is the first that
+    may correct the sums. When there are fewer scores or larger tiles
     than before, `tile` and `step` fall to the greatest value that fits. To change the number of scores from Python, set
     `scores` and `values` within `hold_trait_notifications()`.
 
@@ -66,17 +67,18 @@ class OnlineSoftmaxStepper(StaticWidget):
         values: Sequence[float] | None = None,
         *,
         tile: int | None = None,
-        step: int = 0,
+        step: int | None = None,
     ) -> None:
         if (scores is None) != (values is None):
             missing, given = ("scores", "values") if scores is None else ("values", "scores")
             raise ValueError(f"{missing}: expected as many numbers as {given}, got None")
         row = check_numbers("scores", _SCORES if scores is None else scores, *_ROW)
+        size = min(2, len(row)) if tile is None else check_whole("tile", tile, 1, len(row))
         super().__init__(
             scores=row,
             values=_VALUES if values is None else values,
-            tile=min(2, len(row)) if tile is None else tile,
-            step=step,
+            tile=size,
+            step=min(2, -(-len(row) // size)) if step is None else step,
         )
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 const TEXT = {
   title: say("Online softmax, step by step"),
   // What the reader sets.
-  scores: say("scores x"), values: say("values v"), tile: say("tile size"), step: say("step"),
+  scores: say("scores x"), values: say("values v"), tile: say("tile size"), step: say("tiles read"),
   first: say("First"), back: say("Back"), next: say("Next tile"), last: say("Last"), moves: say("Steps"),
   position: (step, tiles) => say("{step} of {tiles}", { step, tiles }),
   wrong: (name, what) => say("{name}: {what}", { name, what }),
@@ -38,7 +38,7 @@ const TEXT = {
   kinds: say("What is kept, before and after this step"),
   maximum: say("maximum"), factor: say("factor"), total: say("sum"), weighted: say("weighted sum"),
   output: say("output so far"),
-  table: say("The steps so far"),
+  table: say("The steps"),
   columns: [say("step"), say("scores"), "m", "c", "ℓ", "o", "o / ℓ"],
   range: (first, end) => (first === end ? `${first}` : `${first}–${end}`),
   check: say("Check: softmax in one go"),

@@ -22,7 +22,7 @@ each_state = pytest.mark.parametrize("state", STATES, ids=lambda state: f"{len(s
 
 
 def html(*args, **state):
-    return OnlineSoftmaxStepper(*args, **state).static_html()
+    return OnlineSoftmaxStepper(*args, **{"step": 0, **state}).static_html()
 
 
 def text(page, selector, nth=0):
@@ -48,12 +48,13 @@ def spoken(page):
 
 @each_state
 def test_every_step_has_the_numbers_of_python(show, state):
-    widget = OnlineSoftmaxStepper(**state)
+    widget = OnlineSoftmaxStepper(**state, step=0)
     steps = widget.steps()
     with show(widget.static_html()) as page:
         for done, step in enumerate(steps, 1):
             click(page, "next")
             table = np.reshape(numbers(page, "tbody td[data-value]"), (done + 1, 5))
+            assert page.locator("tbody tr").count() == len(steps) + 1, "those to come have their rows"
             np.testing.assert_allclose(table[1:], steps[:done], rtol=1e-12, atol=1e-300)
             kept = numbers(page, ".attn-change > :last-child")
             np.testing.assert_allclose(kept, step, rtol=1e-12, atol=1e-300)
@@ -244,6 +245,36 @@ def test_a_notebook_does_not_see_the_keys_meant_for_it(show):
             page.locator(name).press("ArrowRight")
         page.locator("button[name=next]").press("Escape")
         assert page.evaluate("seen") == ["Escape"]
+
+
+@pytest.mark.parametrize("width", [320, 560, 900])
+@each_state
+def test_nothing_moves_while_a_reader_steps(show, state, width):
+    places = "all => all.map((e) => { const { top, bottom } = e.getBoundingClientRect(); return [top, bottom]; })"
+    with show(html(**state), width=width, reduced_motion="reduce") as page:
+        parts, step = page.locator(".attn-card, .attn-card > *, .attn-panel"), page.locator("input[name=step]")
+        for size in (None, 1, 2):
+            if size:
+                page.locator("input[name=tile]").fill(str(size))
+            step.fill("0")
+            before = parts.evaluate_all(places)
+            for k in range(1, int(step.get_attribute("max")) + 1):
+                step.fill(str(k))
+                np.testing.assert_allclose(parts.evaluate_all(places), before, atol=0.01)
+
+
+def test_another_width_or_other_numbers_have_their_own_room(show):
+    height = "e => e.getBoundingClientRect().height"
+    with show(html(range(8), range(8), tile=4), width=320) as page:
+        card = page.locator(".attn-card")
+        narrow = card.evaluate(height)
+        page.set_viewport_size({"width": 900, "height": 900})
+        page.wait_for_function(f"was => ({height})(document.querySelector('.attn-card')) < was", arg=narrow)
+        wide = card.evaluate(height)
+        page.locator("input[name=tile]").fill("1")
+        assert card.evaluate(height) > wide
+        page.locator("input[name=tile]").fill("4")
+        assert card.evaluate(height) == wide
 
 
 def test_copies_on_a_page_are_independent(show):
