@@ -55,7 +55,7 @@ function draw({ model, listen }) {
     legend,
     panel("kinds", kept),
     panel("table", table),
-    part("ends", panel("check", check), panel("naive", naively, part("moves", ...shifts.map(({ button }) => button)))),
+    part("ends", panel("check", check), panel("naive", part("moves", ...shifts.map(({ button }) => button)), naively)),
   );
 
   const write = (number) => (Number.isNaN(number) ? TEXT.undefined : rounded(number));

@@ -42,10 +42,10 @@ class OnlineSoftmaxStepper(StaticWidget):
 
     The page computes everything itself from four synced traits, all of which a reader can change: `scores` and
     `values`, equally many, 1 to 24 numbers each within ±1000 (each value is a single number, so the output is one too);
-    `tile`, the scores read in one step; and `step`, the tiles read so far, two unless given: the second is the first that
-    may correct the sums. When there are fewer scores or larger tiles
-    than before, `tile` and `step` fall to the greatest value that fits. To change the number of scores from Python, set
-    `scores` and `values` within `hold_trait_notifications()`.
+    `tile`, the scores read in one step; and `step`, the tiles read so far, two unless given, because the second tile is
+    the first that may correct the sums. When there are fewer scores or larger tiles than before, `tile` and `step` fall
+    to the greatest value that fits. To change the number of scores from Python, set `scores` and `values` within
+    `hold_trait_notifications()`.
 
     Raises:
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.

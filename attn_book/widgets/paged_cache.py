@@ -140,7 +140,7 @@ class PagedCacheExplorer(StaticWidget):
         return (
             f"A pool of {self.num_blocks} blocks of {_count(self.block_size, 'slot')}: {tables.used_blocks} in use, "
             f"{tables.filled_slots} of their {tables.reserved_slots} slots hold a token.{requests} With "
-            f"{_count(most, 'slot')} set aside for each in one piece, {_count(slots // most, 'request')} would fit."
+            f"{_count(most, 'slot')} reserved contiguously for each, {_count(slots // most, 'request')} would fit."
         )
 
     def picture(self) -> bytes:

@@ -16,16 +16,16 @@ const TEXT = {
     say("{query} → {place}: weight {weight}, rank {rank} of {all}.", { query, place, weight, rank, all }),
   greatest: (query, list) =>
     list.length > 1
-      ? say("{query} looks most at patches {patches}.", { query, patches: list.join(", ") })
-      : say("{query} looks most at patch {patch}.", { query, patch: list[0] }),
+      ? say("{query} attends most to patches {patches}.", { query, patches: list.join(", ") })
+      : say("{query} attends most to patch {patch}.", { query, patch: list[0] }),
   entry: (r, weight) => `${r}\u00a0(${weight})`,
   alike: (query, count, all, weight) =>
-    say("{query} gives {count} of {all} patches its greatest weight, {weight}.", { query, count, all, weight }),
+    say("{query} gives its largest weight, {weight}, to {count} of {all} patches.", { query, count, all, weight }),
   nothing: (query) => say("{query} gives the patches no weight.", { query }),
   together: (share) => say("All patches together: {share}\u00a0%.", { share }),
-  hint: say("Point at a patch, or walk over the patches with the arrow keys."),
+  hint: say("Point at a patch, or move over the patches with the arrow keys."),
   choose: say("A click or Enter makes it the query."),
-  zero: "0", most: say("greatest weights"), asking: say("the query"),
+  zero: "0", most: say("largest weights"), asking: say("the query"),
 };
 
 // As in patch_attention.py. The picture is the same on light and dark pages, and so is what is drawn on it.

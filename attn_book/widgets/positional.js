@@ -4,8 +4,8 @@
 const TEXT = {
   title: say("Sinusoidal positions"),
   sine: say("sine"), cosine: say("cosine"), first: "i", second: "i + δ", // what the marks are
-  dim: say("size d"), length: say("length n"), base: say("base"), // the sliders
-  position: say("position i"), offset: say("offset δ"), pair: say("pair j"),
+  dim: say("dimensions d"), length: say("positions n"), base: say("wavelength base"), // the sliders
+  position: say("position i"), offset: say("offset δ"), pair: say("column pair j"),
   matrix: say("The matrix PE, row by row"),
   circle: (j) => say("Pair {j} on the unit circle", { j }),
   curves: (j) => say("Pair {j} over position", { j }),
@@ -22,15 +22,15 @@ const TEXT = {
   },
   degrees: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size}°).", values),
   turns: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size} turns).", values),
-  steady: say("Move i: both points turn, the angle stays the same."),
-  alone: (c) => say("Column {c} is the last of an odd size: a sine without a partner.", { c }),
-  line: say("It moves on a line; no rotation shifts it."),
+  steady: say("If you move i, both points turn, and the angle between them stays the same."),
+  alone: (c) => say("Column {c} is the last of an odd number: a sine without a cosine.", { c }),
+  line: say("It moves on a line, so no rotation maps one position to another."),
   outside: (i) => say("Position {i} is outside the matrix.", { i }),
   frequency: (omega, length) =>
-    say("ω = {omega} rad per position: a turn takes {length}\u00a0positions.", { omega, length }),
+    say("ω = {omega} rad per position: one turn takes {length}\u00a0positions.", { omega, length }),
   product: (i, k, value) => `p(${i}) · p(${k}) = ${value}.`,
-  level: say("It depends on δ alone: move i, and the curve stays."),
-  uneven: say("The last sine of an odd size has no partner: the curve moves with i."),
+  level: say("It depends on δ alone: if you move i, the curve does not change."),
+  uneven: say("The last sine of an odd number of columns has no cosine, so the curve changes with i."),
   drawing: (name, said) => say("{name}. {said}", { name, said }),
 };
 

@@ -86,14 +86,14 @@ def test_what_float32_gives_without_the_maximum(show, state):
         np.testing.assert_allclose([float(n.replace("Infinity", "inf")) for n in shown], expected, rtol=1e-5)
         said = text(page, ".attn-note")
         right = np.isclose(expected[2], widget.steps()[-1].output, rtol=1e-3)
-        assert ("that is right" in said) == right
-        assert ("beyond the greatest float32" in said) == (x.max() > 88.73)
+        assert ("This is right" in said) == right
+        assert ("larger than the largest float32" in said) == (x.max() > 88.73)
         assert ("too small" in said) == (x.max() < -90)
 
 
 def test_the_arithmetic_is_written_in_the_readers_numbers(show):
     with show(html([2, 3, 1, -1], [4, -5, 0.5, 0], tile=2, step=1)) as page:
-        assert text(page, ".attn-read") == "The first tile: its maximum is 3, and there is nothing yet to correct."
+        assert text(page, ".attn-read") == "The first tile: its maximum is 3, and there are no earlier sums to correct."
         assert spoken(page) == [
             "max(−∞, 2, 3) = 3",
             "e^(−∞ − 3) = 0",
@@ -139,7 +139,7 @@ def test_an_outline_keeps_the_height_from_which_a_bar_shrank(show):
         ("scores", "2 1 0x3 1", "scores x: “0x3”, the 3rd entry, is not a number."),
         ("scores", "2 1 Infinity 1", "scores x: Infinity, the 3rd entry, is not between −1000 and 1000."),
         ("values", "1 2 3 1001", "values v: 1001, the 4th entry, is not between −1000 and 1000."),
-        ("values", " , ", "values v: expected a number at least."),
+        ("values", " , ", "values v: expected at least one number."),
         ("scores", "1 " * 25, "scores x: 25 numbers; there is room for 24."),
         ("scores", "1 2 3", "values v: 4 for 3 scores; each score needs a value."),
         ("values", "1 2 3 4 5", "values v: 5 for 4 scores; each score needs a value."),
@@ -150,7 +150,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing(show, name, typed, said)
         before = page.locator("table").inner_text()
         field = page.locator(f"input[name={name}]")
         field.fill(typed)
-        assert text(page, ".attn-error") == f"{said} Shown are the last numbers that fit."
+        assert text(page, ".attn-error") == f"{said} The last valid numbers are still shown."
         at_fault = page.locator("input[aria-invalid=true]")
         assert at_fault.get_attribute("name") == ("scores" if said.startswith("scores") else "values")
         assert at_fault.get_attribute("aria-describedby") == page.locator(".attn-error").get_attribute("id")
@@ -200,11 +200,13 @@ def test_a_hundred_more_changes_nothing_but_what_is_naive(show):
         more.click()
         assert page.locator("input[name=scores]").input_value() == "102, 101, 103.1"
         assert numbers(page, ".attn-check b")[0] == pytest.approx(output)
-        assert "Σ eˣ = ∞ and Σ eˣ·v = ∞ give NaN. eˣ is beyond the greatest float32" in text(page, ".attn-note")
+        assert "Σ eˣ = ∞ and Σ eˣ·v = ∞ give NaN. For x above 88.7, eˣ is larger than the largest" in text(
+            page, ".attn-note"
+        )
         less.click()
         assert page.locator("input[name=scores]").input_value() == "2, 1, 3.1"
         less.click(click_count=2)
-        assert "Σ eˣ = 0 and Σ eˣ·v = 0 give NaN. eˣ is too small" in text(page, ".attn-note")
+        assert "Σ eˣ = 0 and Σ eˣ·v = 0 give NaN. Here eˣ is too small" in text(page, ".attn-note")
         for _ in range(9):
             less.click(force=True)
         assert page.locator("input[name=scores]").input_value() == "−998, −999, −996.9"

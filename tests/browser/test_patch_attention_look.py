@@ -82,7 +82,7 @@ def test_the_three_greatest_are_outlined_and_named(show, make):
         assert len(np.unique(edges > 250)) == (2 if make is transformer else 0)
         listed = ", ".join(f"{r} ({percent(weights[0][1, 1, 1, r])})" for r in best)
         name = "Patch 0" if make is transformer else f"“{DRAWN.captions[0][1]}”"
-        assert said(page) == f"{name} looks most at patches {listed}."
+        assert said(page) == f"{name} attends most to patches {listed}."
         assert page.locator(".attn-most").inner_text() == percent(weights[0][1, 1, 1].max()).replace(" ", "\u00a0")
 
 
