@@ -3,6 +3,7 @@
 from attn_book.widgets.attention_pattern import AttentionPatternExplorer
 from attn_book.widgets.base import StaticWidget
 from attn_book.widgets.heatmap import AttentionHeatmap
+from attn_book.widgets.kernel_smoother import KernelSmoother
 from attn_book.widgets.masked_word import MaskedWordExplorer
 from attn_book.widgets.online_softmax import OnlineSoftmaxStepper
 from attn_book.widgets.paged_cache import PagedCacheExplorer
@@ -14,6 +15,7 @@ from attn_book.widgets.translator import Translator
 __all__ = [
     "AttentionHeatmap",
     "AttentionPatternExplorer",
+    "KernelSmoother",
     "MaskedWordExplorer",
     "OnlineSoftmaxStepper",
     "PagedCacheExplorer",

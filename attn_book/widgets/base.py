@@ -9,7 +9,7 @@ import io
 import json
 import operator
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,38 @@ class Whole(traitlets.TraitType[int, Any]):
         return check_whole(str(self.name), value, *self.limits)
 
 
+class Real(traitlets.TraitType[float, Any]):
+    """A number within limits, kept as a float. NumPy's numbers are accepted; anything else raises a ValueError."""
+
+    def __init__(self, default: float, low: float, high: float) -> None:
+        super().__init__(default)
+        self.limits = low, high
+
+    def validate(self, _: Any, value: Any) -> float:
+        """Return the value as a float; traitlets calls this before the trait is set.
+
+        Raises:
+            ValueError: if the value is not a number within the limits.
+        """
+        return check_real(str(self.name), value, *self.limits)
+
+
+class Numbers(traitlets.TraitType[list[float], Any]):
+    """Numbers within ±`limit`, as many as `count` allows: a sequence, an array or a tensor, kept as floats."""
+
+    def __init__(self, default: Sequence[float], count: tuple[int, int], limit: float) -> None:
+        super().__init__(list(default))
+        self.count, self.limit = count, limit
+
+    def validate(self, _: Any, value: Any) -> list[float]:
+        """Return the numbers as a list; traitlets calls this before the trait is set.
+
+        Raises:
+            ValueError: if these are not numbers within the limit, or too few or too many.
+        """
+        return check_numbers(str(self.name), value, self.count, self.limit)
+
+
 def read_json(path: str | Path) -> Any:
     """Return the content of a JSON file.
 
@@ -87,6 +119,39 @@ def check_whole(name: str, value: Any, first: int, last: int) -> int:
     if not first <= number <= last:
         raise RefusedError(f"{name}: expected a whole number from {first} to {last}, got {value!r}")
     return number
+
+
+def check_real(name: str, value: Any, low: float, high: float) -> float:
+    """Return `value` as a float.
+
+    Raises:
+        ValueError: if it is not a number from `low` to `high`. The message names `name`.
+    """
+    if not _is_real(value) or not low <= value <= high:
+        raise RefusedError(f"{name}: expected a number from {low:g} to {high:g}, got {value!r}")
+    return float(value)
+
+
+def check_numbers(name: str, value: Any, count: tuple[int, int], limit: float) -> list[float]:
+    """Return the numbers of a sequence, an array or a tensor as floats.
+
+    Raises:
+        ValueError: if they are fewer or more than `count` says, or one is not a number within ±`limit`. The message
+            names `name`.
+    """
+    numbers = value.tolist() if hasattr(value, "tolist") else value
+    expected = f"{name}: expected {count[0]} to {count[1]} numbers from {-limit:g} to {limit:g}"
+    fits = isinstance(numbers, Sequence) and not isinstance(numbers, str | bytes)
+    if not fits or not count[0] <= len(numbers) <= count[1]:
+        raise RefusedError(f"{expected}, got {value!r}")
+    for number in numbers:
+        if not _is_real(number) or not -limit <= number <= limit:
+            raise RefusedError(f"{expected}, got {number!r} among them")
+    return [float(number) for number in numbers]
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def to_base64(array: np.ndarray) -> str:

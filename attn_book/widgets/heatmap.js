@@ -63,16 +63,19 @@ function draw({ model, el, listen }) {
   const weight = (t, s) => (codes[start() + t * source.length + s] / top) * scale;
 
   const last = layers.length - 1;
-  const slide = make("input", { type: "range", min: 0, max: last, step: 1, name: "layer", "aria-label": say("layer") });
+  // A layer has a number, or a module's path with one. Others, such as several models, are maps with names of their own.
+  const areLayers = model.get("layers").every((name) => /layer|^[\w.]*\b\d+\b[\w.]*$/i.test(name));
+  const which = areLayers ? say("layer") : say("map");
+  const slide = make("input", { type: "range", min: 0, max: last, step: 1, name: "layer", "aria-label": which });
   const layerName = span("value");
   layerName.style.minWidth = `${Math.min(16, Math.max(...layers.map((name) => name.length)))}ch`;
   listen(slide, "input", () => put({ layer: Number(slide.value) }));
-  if (last) choosers.append(make("label", { class: "attn-chooser" }, make("span", {}, say("layer")), slide, layerName));
+  if (last) choosers.append(make("label", { class: "attn-chooser" }, make("span", {}, which), slide, layerName));
   function follow() {
     slide.value = index("layer");
     layerName.textContent = layers[index("layer")];
     const values = { name: layerName.textContent, layer: slide.value, last };
-    slide.setAttribute("aria-valuetext", say("{name}, layer {layer} of 0 to {last}", values));
+    slide.setAttribute("aria-valuetext", areLayers ? say("{name}, layer {layer} of 0 to {last}", values) : values.name);
   }
 
   // Radio buttons: one stop for Tab, and the arrows choose.

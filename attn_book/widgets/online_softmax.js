@@ -36,7 +36,7 @@ function draw({ model, listen }) {
   const legend = part("legend", ...["now", "old", "coming", "ghost"].map(key));
   const rows = make("tbody");
   const heads = TEXT.columns.map((name) => make("th", { scope: "col" }, name));
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows);
+  const table = part("steps", make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows));
   const shifts = [100, -100].map((by) => {
     const name = TEXT.shift(by > 0 ? `+ ${by}` : `− ${-by}`);
     const button = make("button", { type: "button", class: "attn-button" }, name);
@@ -54,8 +54,8 @@ function draw({ model, listen }) {
     cells,
     legend,
     panel("kinds", kept),
-    panel("table", part("steps", table)),
-    part("ends", panel("check", check), panel("naive", naively, part("moves", ...shifts.map(({ button }) => button)))),
+    panel("table", table),
+    part("ends", panel("check", check), panel("naive", part("moves", ...shifts.map(({ button }) => button)), naively)),
   );
 
   const write = (number) => (Number.isNaN(number) ? TEXT.undefined : rounded(number));
@@ -148,6 +148,7 @@ function draw({ model, listen }) {
     if (!before) {
       kept.replaceChildren(
         quantity("maximum", "m", undefined, m),
+        quantity("factor", "c", undefined, factor),
         quantity("total", "ℓ", undefined, total),
         quantity("weighted", "o", undefined, weighted),
         quantity("output", "o / ℓ", undefined, output),
@@ -175,13 +176,15 @@ function draw({ model, listen }) {
     );
   }
 
-  function drawTable(steps) {
+  // The steps to come have their rows already, without numbers.
+  function drawTable({ step: at }, steps) {
     const line = ({ first, end, maximum, factor, total, weighted, output }, k) => {
       const numbers = [factor, total, weighted, output].map((number) => [number, write(number)]);
       const all = [[maximum, plain(maximum)], ...numbers];
-      const places = all.map(([number, text]) => make("td", { "data-value": number }, text));
+      const places = all.map(([number, text]) => (k > at ? make("td") : make("td", { "data-value": number }, text)));
       const which = make("td", {}, k ? TEXT.range(first + 1, end) : TEXT.undefined);
-      return make("tr", {}, make("th", { scope: "row" }, String(k)), which, ...places);
+      const when = k === at ? "now" : k < at ? "old" : "coming";
+      return make("tr", { class: `attn-${when}` }, make("th", { scope: "row" }, String(k)), which, ...places);
     };
     rows.replaceChildren(...steps.map(line));
   }
@@ -209,16 +212,42 @@ function draw({ model, listen }) {
     read.textContent = at === tiles ? `${said} ${TEXT.done}` : said;
   }
 
+  function show(s, steps) {
+    const [before, now] = [steps[s.step - 1], steps[s.step]];
+    drawCells(s, steps);
+    drawKept(before, now);
+    drawTable(s, steps);
+    compare(s, now);
+    tell(s, before, now);
+  }
+
+  // Each part is as high as the highest of all steps, so that nothing moves while a reader steps. Paper is not stepped.
+  function reserve(s, steps) {
+    const parts = [read, cells, kept, table, check];
+    for (const box of parts) box.style.minHeight = "";
+    if (isPrinted()) return;
+    const heights = steps.map((_, step) => {
+      show({ ...s, step }, steps);
+      return parts.map((box) => box.getBoundingClientRect().height);
+    });
+    parts.forEach((box, k) => (box.style.minHeight = `${Math.max(...heights.map((row) => row[k]))}px`));
+  }
+
+  let reserved = ""; // the numbers that room is reserved for
+
   function update() {
     const s = state();
     const steps = run(s);
-    const [before, now] = [steps[s.step - 1], steps[s.step]];
+    const numbers = JSON.stringify([s.scores, s.values, s.tile]);
+    if (numbers !== reserved) reserve(s, steps);
+    reserved = numbers;
     follow(s);
-    drawCells(s, steps);
-    drawKept(before, now);
-    drawTable(steps.slice(0, s.step + 1));
-    compare(s, now);
-    tell(s, before, now);
+    show(s, steps);
+  }
+
+  function layout() {
+    reserved = "";
+    update();
   }
 
   // All that was read stays read in tiles of another size; else as many whole tiles as fit into it.
@@ -235,7 +264,7 @@ function draw({ model, listen }) {
     event.preventDefault();
   });
 
-  return { root, traits: TRAITS, update };
+  return { root, traits: TRAITS, update, layout };
 }
 
 export default { render: mount(draw) };

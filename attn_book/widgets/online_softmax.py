@@ -6,14 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
+from attn_book.widgets.base import (
+    Joined,
+    Numbers,
+    RefusedError,
+    StaticWidget,
+    Whole,
+    check_numbers,
+    check_whole,
+    png_of,
+)
 
 _MOST = 24
-_LIMIT = 1000.0
+_ROW = ((1, _MOST), 1000.0)  # how many scores and values there may be, and how large
 # In tiles of two: the maximum rises, rises again, stays, and rises once more.
 _SCORES = (2.0, 1.0, 3.0, 1.0, 0.5, -1.0, 4.0, 2.0)
 _VALUES = (1.0, 5.0, 2.0, 4.0, 8.0, 6.0, 3.0, 7.0)
@@ -29,33 +37,15 @@ class SoftmaxStep(NamedTuple):
     output: float  # weighted / total: the softmax-weighted mean of the values so far
 
 
-def _check_numbers(name: str, value: Any) -> list[float]:
-    numbers = value.tolist() if hasattr(value, "tolist") else value
-    expected = f"{name}: expected 1 to {_MOST} numbers from {-_LIMIT:g} to {_LIMIT:g}"
-    if isinstance(numbers, str | bytes) or not isinstance(numbers, Sequence) or not 1 <= len(numbers) <= _MOST:
-        raise RefusedError(f"{expected}, got {value!r}")
-    for number in numbers:
-        real = isinstance(number, int | float | np.integer | np.floating) and not isinstance(number, bool)
-        if not real or not -_LIMIT <= number <= _LIMIT:
-            raise RefusedError(f"{expected}, got {number!r} among them")
-    return [float(number) for number in numbers]
-
-
-class _Numbers(traitlets.TraitType[list[float], Any]):
-    """A row of numbers, given as a sequence, an array or a tensor, and kept as a list of floats."""
-
-    def validate(self, _: Any, value: Any) -> list[float]:
-        return _check_numbers(str(self.name), value)
-
-
 class OnlineSoftmaxStepper(StaticWidget):
     """Softmax over a row of scores read tile by tile, each once, with a running maximum, sum and weighted sum.
 
     The page computes everything itself from four synced traits, all of which a reader can change: `scores` and
     `values`, equally many, 1 to 24 numbers each within ±1000 (each value is a single number, so the output is one too);
-    `tile`, the scores read in one step; and `step`, the tiles read so far. When there are fewer scores or larger tiles
-    than before, `tile` and `step` fall to the greatest value that fits. To change the number of scores from Python, set
-    `scores` and `values` within `hold_trait_notifications()`.
+    `tile`, the scores read in one step; and `step`, the tiles read so far, two unless given, because the second tile is
+    the first that may correct the sums. When there are fewer scores or larger tiles than before, `tile` and `step` fall
+    to the greatest value that fits. To change the number of scores from Python, set `scores` and `values` within
+    `hold_trait_notifications()`.
 
     Raises:
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
@@ -66,8 +56,8 @@ class OnlineSoftmaxStepper(StaticWidget):
     _esm = Joined("page.js", "softmax_steps.js", "online_softmax.js")
     _css = Joined("page.css", "online_softmax.css")
 
-    scores = _Numbers(list(_SCORES)).tag(sync=True, static=True)
-    values = _Numbers(list(_VALUES)).tag(sync=True, static=True)
+    scores = Numbers(_SCORES, *_ROW).tag(sync=True, static=True)
+    values = Numbers(_VALUES, *_ROW).tag(sync=True, static=True)
     tile = Whole(2, 1, _MOST).tag(sync=True, static=True)
     step = Whole(0, 0, _MOST).tag(sync=True, static=True)
 
@@ -77,17 +67,18 @@ class OnlineSoftmaxStepper(StaticWidget):
         values: Sequence[float] | None = None,
         *,
         tile: int | None = None,
-        step: int = 0,
+        step: int | None = None,
     ) -> None:
         if (scores is None) != (values is None):
             missing, given = ("scores", "values") if scores is None else ("values", "scores")
             raise ValueError(f"{missing}: expected as many numbers as {given}, got None")
-        row = _check_numbers("scores", _SCORES if scores is None else scores)
+        row = check_numbers("scores", _SCORES if scores is None else scores, *_ROW)
+        size = min(2, len(row)) if tile is None else check_whole("tile", tile, 1, len(row))
         super().__init__(
             scores=row,
             values=_VALUES if values is None else values,
-            tile=min(2, len(row)) if tile is None else tile,
-            step=step,
+            tile=size,
+            step=min(2, -(-len(row) // size)) if step is None else step,
         )
 
     def __repr__(self) -> str:

@@ -82,12 +82,18 @@ const isPrinted = () => matchMedia("print").matches;
 
 // ---- The widget on the page ----
 
-// Lay out what is on the page, and again whenever the room, the theme or the medium changes, until the signal. A notebook
+// Lay out what is on the page, and again whenever its width, the theme or the medium changes, until the signal. A notebook
 // renders what it has not put on the page yet, and takes away what is scrolled out of view: until it comes, or comes back,
-// it has neither style nor size. An element that comes gets a size, which is what the observer hears of.
+// it has neither style nor size. An element that comes gets a width, which is what the observer hears of. A height is the
+// widget's own doing: a word that is pointed at may change it, and to draw that word anew would lose the click on it.
 function layOut(el, layout, signal) {
   const draw = () => el.isConnected && layout();
-  const resized = new ResizeObserver(draw);
+  let known = 0;
+  const resized = new ResizeObserver(([{ contentRect }]) => {
+    const isNew = contentRect.width !== known;
+    known = contentRect.width;
+    if (isNew && known) draw();
+  });
   const themed = new MutationObserver(draw);
   draw();
   resized.observe(el);

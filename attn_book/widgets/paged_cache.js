@@ -10,16 +10,15 @@ const TEXT = {
   token: say("token"), rest: say("reserved, empty"), free: say("free"), shared: say("tables share the block"),
   fresh: say("just written"),
   requests: say("Requests, and their block tables: logical → physical block"),
-  nobody: say("No request is there."),
+  nobody: say("There are no requests."),
   growOf: (name) => say("+1 token for {name}", { name }), forkOf: (name) => say("fork {name}", { name }),
   endOf: (name) => say("end {name}", { name }),
-  grow: "+1", fork: say("fork"), end: say("end"), start: say("New request"), prompt: say("prompt"),
+  grow: "+1", fork: say("fork"), end: say("end"), start: say("New request"), prompt: say("prompt length"),
   decode: say("+1 token for each"),
   tokens: (n) => (n === 1 ? say("1 token") : say("{n} tokens", { n })),
-  each: (n) => (n === 1 ? say("1 slot each") : say("{n} slots each", { n })),
   slots: (n) => (n === 1 ? say("1 slot") : say("{n} slots", { n })),
-  memory: (slots) => say("The same {slots} slots, paged, and reserved in one piece for each request", { slots }),
-  paged: say("paged"), whole: say("one piece"), size: say("block size"), reserve: say("one piece"),
+  memory: (slots) => say("The same {slots} slots: paged, or reserved contiguously for each request", { slots }),
+  paged: say("paged"), whole: say("contiguous"), size: say("block size"), reserve: say("reserved per request"),
   use: (used, reserved) => {
     const share = Math.round((100 * used) / reserved);
     const values = { used, reserved, share };
@@ -37,7 +36,7 @@ const TEXT = {
     n === 1
       ? say("With 1 slot each, {room} fit at a time: no room for {names}.", { room, names })
       : say("With {n} slots each, {room} fit at a time: no room for {names}.", { n, room, names }),
-  hint: say("Point at a block or a request, or walk through the blocks with the arrow keys."),
+  hint: say("Point at a block or a request, or move through the blocks with the arrow keys."),
   freeBlock: (block) => say("Block {block} is free.", { block }),
   takenBlock: (block, first, last, names, filled, size) => {
     const values = { block, first, last, names, filled, size };
@@ -52,8 +51,8 @@ const TEXT = {
       { name, last, size, logical, block, slot },
     ),
   // What has just happened. Of blocks there is a list.
-  empty: say("All blocks are free, and no request is there."),
-  absent: (name) => say("Nothing happens: {name} is not there.", { name }),
+  empty: say("All blocks are free, and there are no requests."),
+  absent: (name) => say("Nothing happens: there is no request {name}.", { name }),
   started: (name, tokens, blocks) => {
     const values = { name, tokens, blocks: joined(blocks) };
     if (tokens === 1) return say("{name} arrives with 1 token and gets block {blocks}.", values);
@@ -65,7 +64,7 @@ const TEXT = {
     const said = say("No room for {name}: blocks needed: {needed}, free: {free}.", { name, needed, free });
     return `${said} ${TEXT.waiting}`;
   },
-  waiting: say("It waits until another ends; nothing is lost."),
+  waiting: say("It waits until another request ends; nothing is lost."),
   stayed: (names, blocks) => {
     const values = { names: joined(names), blocks: joined(blocks) };
     return blocks.length === 1
@@ -81,7 +80,7 @@ const TEXT = {
       name, source, count, target,
     }),
   waits: (names) =>
-    say("{names}: no block is free. The next token waits until another ends; nothing is lost.", {
+    say("{names}: no block is free. The next token waits until another request ends; nothing is lost.", {
       names: joined(names),
     }),
   forked: (parent, name, blocks) => {
@@ -276,7 +275,7 @@ function draw({ model, listen }) {
     memoryName.textContent = TEXT.memory(all);
     blockSize.input.max = sizes().length;
     blockSize.follow(sizes().indexOf(size) + 1, TEXT.slots(size));
-    reserve.follow(most, TEXT.each(most));
+    reserve.follow(most, TEXT.slots(most));
   }
 
   // The block or the request that is pointed at, or else has the focus, stands out with what belongs to it.

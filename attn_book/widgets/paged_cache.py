@@ -49,7 +49,8 @@ class PagedCacheExplorer(StaticWidget):
     - `["end", name]`: it ends.
 
     If too few blocks are free, a start or a token waits: the event changes nothing for the request. By default the
-    events are an example of thirteen, of which the first has happened. A reader who chooses another block size divides
+    events are an example of thirteen, of which six have happened: two requests share two blocks, and the second of them
+    has copied a third to write into it. A reader who chooses another block size divides
     the same memory differently.
 
     Raises:
@@ -78,7 +79,7 @@ class PagedCacheExplorer(StaticWidget):
     ) -> None:
         story = _read_events(EXAMPLE if events is None else events)
         if step is None:
-            step = 1 if events is None else len(story)
+            step = 6 if events is None else len(story)
         super().__init__(block_size=block_size, num_blocks=num_blocks, reserve=reserve, events=story, step=step)
 
     def __repr__(self) -> str:
@@ -139,7 +140,7 @@ class PagedCacheExplorer(StaticWidget):
         return (
             f"A pool of {self.num_blocks} blocks of {_count(self.block_size, 'slot')}: {tables.used_blocks} in use, "
             f"{tables.filled_slots} of their {tables.reserved_slots} slots hold a token.{requests} With "
-            f"{_count(most, 'slot')} set aside for each in one piece, {_count(slots // most, 'request')} would fit."
+            f"{_count(most, 'slot')} reserved contiguously for each, {_count(slots // most, 'request')} would fit."
         )
 
     def picture(self) -> bytes:

@@ -13,8 +13,9 @@ from attn_book.maps import Maps, read_maps, read_tokens
 from attn_book.plots import MARK, visible
 from attn_book.widgets.base import Joined, StaticWidget, check_whole, from_base64, png_of, to_base64
 
-# As in patch_picture.js: how dark a patch without weight is, and how many of the greatest weights are outlined.
-_VEIL, _VEIL_SHARE, _OUTLINED = (16, 18, 26), 0.85, 3
+# As in patch_picture.js: the veil over a patch without weight, which keeps a third of its light, and how many of the
+# greatest weights are outlined.
+_VEIL, _VEIL_SHARE, _OUTLINED = (16, 18, 26), 0.65, 3
 _FINE = 16_384
 
 

@@ -16,20 +16,20 @@ const TEXT = {
     say("{query} → {place}: weight {weight}, rank {rank} of {all}.", { query, place, weight, rank, all }),
   greatest: (query, list) =>
     list.length > 1
-      ? say("{query} looks most at patches {patches}.", { query, patches: list.join(", ") })
-      : say("{query} looks most at patch {patch}.", { query, patch: list[0] }),
+      ? say("{query} attends most to patches {patches}.", { query, patches: list.join(", ") })
+      : say("{query} attends most to patch {patch}.", { query, patch: list[0] }),
   entry: (r, weight) => `${r}\u00a0(${weight})`,
   alike: (query, count, all, weight) =>
-    say("{query} gives {count} of {all} patches its greatest weight, {weight}.", { query, count, all, weight }),
+    say("{query} gives its largest weight, {weight}, to {count} of {all} patches.", { query, count, all, weight }),
   nothing: (query) => say("{query} gives the patches no weight.", { query }),
   together: (share) => say("All patches together: {share}\u00a0%.", { share }),
-  hint: say("Point at a patch, or walk over the patches with the arrow keys."),
+  hint: say("Point at a patch, or move over the patches with the arrow keys."),
   choose: say("A click or Enter makes it the query."),
-  zero: "0", most: say("greatest weights"), asking: say("the query"),
+  zero: "0", most: say("largest weights"), asking: say("the query"),
 };
 
 // As in patch_attention.py. The picture is the same on light and dark pages, and so is what is drawn on it.
-const [VEIL, VEIL_SHARE, OUTLINED] = ["16 18 26", 0.85, 3];
+const [VEIL, VEIL_SHARE, OUTLINED] = ["16 18 26", 0.65, 3];
 const GREATEST = [["#ffffff", 4, []], ["#d9680f", 2, []]];
 const ASKING = [["#000000", 3.5, []], ["#ffffff", 2, [4, 3]]];
 const [LARGE, SMALL, PAUSE] = [384, 56, 1200]; // pixels of the picture and of small ones; milliseconds for a word

@@ -3,7 +3,7 @@
 const inPercent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))}\u00a0%`;
 
 const TEXT = {
-  title: say("Which pairs are looked at"),
+  title: say("Attention patterns: which pairs are computed"),
   patterns: say("Pattern"),
   full: say("Full attention"), window: say("Sliding window"), global: say("Window + global tokens"),
   hash: say("Hashed buckets"), slots: say("Learned slots"),
@@ -12,8 +12,8 @@ const TEXT = {
     slots: say("Linformer"),
   },
   // The sliders.
-  n: say("length n"), near: say("tokens on each side"), dilation: say("dilation"), global_tokens: say("global tokens"),
-  num_buckets: say("buckets"), bucket_size: say("chunk (bucket size)"), rounds: say("rounds"), many: say("slots k"),
+  n: say("sequence length n"), near: say("tokens on each side"), dilation: say("dilation"), global_tokens: say("global tokens"),
+  num_buckets: say("number of buckets"), bucket_size: say("chunk size"), rounds: say("hashing rounds"), many: say("number of slots k"),
   causal: say("causal"),
   never: {
     global: say("never causal: a global token reads all tokens, later ones too"),
@@ -81,16 +81,16 @@ const TEXT = {
   sortedCausal: (chunk) =>
     say("Then the tokens are sorted by bucket; a query meets the last {chunk} before it in its own.", { chunk }),
   round: (k) => say("round {k}, sorted", { k }),
-  again: say("Draw other hashes"),
+  again: say("Draw new hashes"),
   seed: (seed) => say("seed {seed}", { seed }),
   held: (share) =>
-    say("Of the weight that full attention gives, the pairs looked at hold {share} on average.", { share }),
+    say("On average, the computed pairs hold {share} of the weight of full attention.", { share }),
   missed: (count) =>
     count === 1
       ? say("Missed: 1 pair with at least twice the mean weight of the row.")
       : say("Missed: {count} pairs with at least twice the mean weight of the row.", { count: grouped(count) }),
   measure: say("(Full attention here: softmax of {scale} · cosine over the other tokens.)", { scale: SCALE }),
-  cost: say("What it costs: scores computed"),
+  cost: say("Cost: the number of scores"),
   table: say("Scores computed, at the length shown and at a long one"),
   scores: say("scores"), part: say("share of n²"), bytes: say("as float32"),
   from: (length, causal) => {
@@ -100,21 +100,21 @@ const TEXT = {
       : say("Fewer scores than full attention from n\u00a0=\u00a0{n} on.", { n });
   },
   nowhere: say("No fewer scores than full attention up to n\u00a0=\u00a0{n}.", { n: grouped(LONGEST) }),
-  itself: say("All others are measured against it."),
+  itself: say("All other patterns are compared with it."),
   honest: {
     full: say("A count of scores is not a time."),
-    window: say("A count of scores is not a time: rows of neighbours must still be cut into tiles."),
+    window: say("A count of scores is not a time: the window must still be cut into tiles."),
     global: say(
       "A count of scores is not a time: the window is cut into tiles, and global tokens have projections of their own.",
     ),
     hash: [
-      say("Counted are both chunks of each token and round, tokens of other buckets too."),
+      say("The count includes both chunks of each token and round, with tokens of other buckets."),
       say("A count of scores is not a time: hashing and sorting come on top."),
     ].join(" "),
     slots: say("A count of scores is not a time: mixing the keys and the values into slots comes on top."),
   },
   charted: (name, count, n) =>
-    say("Scores over the length n, both axes by powers. {name}: {count} at {n}.", { name, count, n }),
+    say("Scores against the length n, both axes logarithmic. {name}: {count} at {n}.", { name, count, n }),
   axes: [say("length n →"), say("↑ scores")],
   notCausal: (name) => say("{name} (not causal)", { name }),
 };

@@ -4,8 +4,8 @@
 const TEXT = {
   title: say("Sinusoidal positions"),
   sine: say("sine"), cosine: say("cosine"), first: "i", second: "i + δ", // what the marks are
-  dim: say("size d"), length: say("length n"), base: say("base"), // the sliders
-  position: say("position i"), offset: say("offset δ"), pair: say("pair j"),
+  dim: say("dimensions d"), length: say("positions n"), base: say("wavelength base"), // the sliders
+  position: say("position i"), offset: say("offset δ"), pair: say("column pair j"),
   matrix: say("The matrix PE, row by row"),
   circle: (j) => say("Pair {j} on the unit circle", { j }),
   curves: (j) => say("Pair {j} over position", { j }),
@@ -22,15 +22,15 @@ const TEXT = {
   },
   degrees: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size}°).", values),
   turns: (values) => say("ω·δ = {omega} · {delta} = {angle} rad ({size} turns).", values),
-  steady: say("Move i: both points turn, the angle stays the same."),
-  alone: (c) => say("Column {c} is the last of an odd size: a sine without a partner.", { c }),
-  line: say("It moves on a line; no rotation shifts it."),
+  steady: say("If you move i, both points turn, and the angle between them stays the same."),
+  alone: (c) => say("Column {c} is the last of an odd number: a sine without a cosine.", { c }),
+  line: say("It moves on a line, so no rotation maps one position to another."),
   outside: (i) => say("Position {i} is outside the matrix.", { i }),
   frequency: (omega, length) =>
-    say("ω = {omega} rad per position: a turn takes {length}\u00a0positions.", { omega, length }),
+    say("ω = {omega} rad per position: one turn takes {length}\u00a0positions.", { omega, length }),
   product: (i, k, value) => `p(${i}) · p(${k}) = ${value}.`,
-  level: say("It depends on δ alone: move i, and the curve stays."),
-  uneven: say("The last sine of an odd size has no partner: the curve moves with i."),
+  level: say("It depends on δ alone: if you move i, the curve does not change."),
+  uneven: say("The last sine of an odd number of columns has no cosine, so the curve changes with i."),
   drawing: (name, said) => say("{name}. {said}", { name, said }),
 };
 
@@ -44,7 +44,6 @@ const TURN = 2 * Math.PI;
 const MATRIX = [34, 20, 12, 30];
 const CURVE = [8, 20, 34, 30];
 
-const fixed = (value, digits = 0) => minus(value.toFixed(digits));
 const short = (value) => (value >= 1000 ? grouped(Math.round(value)) : value.toPrecision(4));
 
 // What the traits say, each within what the others leave to it.
@@ -72,31 +71,6 @@ function encode({ dim, length, base }) {
     return sum;
   };
   return { omega, product, at: (i, c) => values[index(i, c)] };
-}
-
-function ticks(low, high, most = 6) {
-  const power = 10 ** Math.floor(Math.log10((high - low) / most));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size * most >= high - low);
-  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
-  return Array.from({ length: last - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(6)));
-}
-
-// A drawing begun anew: its scales, and what draws by them. `edge` is the room at the top, right, bottom and left.
-function sketch(drawing, width, height, [top, right, bottom, left], [x0, x1], [y0, y1]) {
-  const x = (value) => left + ((value - x0) / (x1 - x0)) * (width - left - right);
-  const y = (value) => height - bottom - ((value - y0) / (y1 - y0)) * (height - top - bottom);
-  const line = (points) => "M" + points.map(([a, b]) => `${x(a).toFixed(2)} ${y(b).toFixed(2)}`).join("L");
-  const add = (tag, attributes, ...said) => drawing.append(make(tag, attributes, ...said));
-  drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  drawing.replaceChildren();
-  return {
-    x,
-    y,
-    path: (points, name) => add("path", { d: line(points), class: name }),
-    dot: (a, b, name, r = 4.5) => add("circle", { cx: x(a), cy: y(b), r, class: name }),
-    text: (px, py, said, anchor = "middle", name = "attn-tick") =>
-      add("text", { x: px, y: py, "text-anchor": anchor, class: name }, said),
-  };
 }
 
 function draw({ model, listen }) {

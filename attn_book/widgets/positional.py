@@ -9,23 +9,12 @@ import torch
 import traitlets
 
 from attn_book import plots
-from attn_book.widgets.base import Joined, RefusedError, StaticWidget, Whole, check_whole, png_of
+from attn_book.widgets.base import Joined, Real, StaticWidget, Whole, check_whole, png_of
 from attn_core.positions import sinusoidal
 
 # What the page's sliders reach.
 _DIMS, _LENGTHS, _BASES = (2, 256), (8, 256), (2, 100_000)
 _MOST = _LENGTHS[1] - 1
-
-
-class _Base(traitlets.TraitType[float, Any]):
-    """The base of the wavelengths. Anything else raises a ValueError, as with `Whole`."""
-
-    def validate(self, _: Any, value: Any) -> float:
-        low, high = _BASES
-        real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not real or not low <= value <= high:
-            raise RefusedError(f"{self.name}: expected a number from {low} to {high}, got {value!r}")
-        return float(value)
 
 
 class PositionalEncodingExplorer(StaticWidget):
@@ -42,12 +31,12 @@ class PositionalEncodingExplorer(StaticWidget):
     Source: Vaswani et al. 2017, section 3.5.
     """
 
-    _esm = Joined("page.js", "positional.js")
+    _esm = Joined("page.js", "sketch.js", "positional.js")
     _css = Joined("page.css", "positional.css")
 
     dim = Whole(32, *_DIMS).tag(sync=True, static=True)
     length = Whole(64, *_LENGTHS).tag(sync=True, static=True)
-    base = _Base(10_000.0).tag(sync=True, static=True)
+    base = Real(10_000.0, *_BASES).tag(sync=True, static=True)
     position = Whole(10, 0, _MOST).tag(sync=True, static=True)
     column = Whole(6, 0, _DIMS[1] - 1).tag(sync=True, static=True)
     offset = Whole(7, -_MOST, _MOST).tag(sync=True, static=True)

@@ -3,12 +3,12 @@
 const TEXT = {
   title: say("Online softmax, step by step"),
   // What the reader sets.
-  scores: say("scores x"), values: say("values v"), tile: say("tile size"), step: say("step"),
+  scores: say("scores x"), values: say("values v"), tile: say("tile size"), step: say("tiles read"),
   first: say("First"), back: say("Back"), next: say("Next tile"), last: say("Last"), moves: say("Steps"),
   position: (step, tiles) => say("{step} of {tiles}", { step, tiles }),
   wrong: (name, what) => say("{name}: {what}", { name, what }),
-  kept: say("Shown are the last numbers that fit."),
-  none: say("expected a number at least."),
+  kept: say("The last valid numbers are still shown."),
+  none: say("expected at least one number."),
   unread: (text, k) => say("“{text}”, the {place} entry, is not a number.", { text, place: ordinal(k) }),
   beyond: (text, k) => say("{text}, the {place} entry, is not between −1000 and 1000.", { text, place: ordinal(k) }),
   many: (count) => say("{count} numbers; there is room for 24.", { count }),
@@ -22,9 +22,9 @@ const TEXT = {
   ghost: say("height before this step"),
   start: (size) => {
     const values = { next: TEXT.next, size };
-    return say("Nothing is read yet: no maximum, and both sums are 0. “{next}” reads the first {size}.", values);
+    return say("No tile is read yet: there is no maximum, and both sums are 0. “{next}” reads the first {size}.", values);
   },
-  begin: (m) => say("The first tile: its maximum is {m}, and there is nothing yet to correct.", { m }),
+  begin: (m) => say("The first tile: its maximum is {m}, and there are no earlier sums to correct.", { m }),
   rises: (from, to, factor) => {
     const values = { from, to, factor };
     return say(
@@ -35,23 +35,23 @@ const TEXT = {
   stays: (m) =>
     say("The maximum stays {m}: the sums so far need no correction (c = 1), and the tile is added.", { m }),
   done: say("All scores are read: o / ℓ is the output."),
-  kinds: say("What is kept, before and after this step"),
+  kinds: say("Running values before and after this step"),
   maximum: say("maximum"), factor: say("factor"), total: say("sum"), weighted: say("weighted sum"),
   output: say("output so far"),
-  table: say("The steps so far"),
+  table: say("The steps"),
   columns: [say("step"), say("scores"), "m", "c", "ℓ", "o", "o / ℓ"],
   range: (first, end) => (first === end ? `${first}` : `${first}–${end}`),
-  check: say("Check: softmax in one go"),
+  check: say("Check: softmax over all scores at once"),
   online: say("online, tile by tile"), whole: say("all scores at once"), difference: say("difference"),
   later: say("After the last tile, the output is compared with that of softmax over all scores at once."),
-  naive: say("Without the maximum, in float32"),
+  naive: say("Without subtracting the maximum, in float32"),
   sums: (total, weighted, output) =>
     say("Σ eˣ = {total} and Σ eˣ·v = {weighted} give {output}.", { total, weighted, output }),
-  works: say("For these scores that is right. Add 100 to each: softmax stays the same, and this does not."),
+  works: say("This is right for these scores. Add 100 to every score: the softmax does not change, but this result does."),
   over: say(
-    "eˣ is beyond the greatest float32, 3.4 × 10³⁸, for x above 88.7; less the maximum, no power exceeds e⁰ = 1.",
+    "For x above 88.7, eˣ is larger than the largest float32, 3.4 × 10³⁸. With the maximum subtracted, no power exceeds e⁰ = 1.",
   ),
-  under: say("eˣ is too small for float32 here and is rounded off; less the maximum, the greatest power is e⁰ = 1."),
+  under: say("Here eˣ is too small for float32 and loses its digits. With the maximum subtracted, the largest power is e⁰ = 1."),
   shift: (by) => say("{by} to every score", { by }),
 };
 

@@ -4,7 +4,7 @@ const TEXT = {
   title: say("A translator that runs in this page"),
   kinds: { bahdanau: say("recurrent, with Bahdanau’s attention"), transformer: say("Transformer") },
   sentence: say("Sentence"), translate: say("Translate"), step: say("Next word"), samples: say("or try"),
-  suggestions: say("Words that begin so"),
+  suggestions: say("Words that begin like this"),
   unknown: (words, count) => {
     const values = { words: words.map((word) => say("“{word}”", { word })).join(", "), count };
     return words.length > 1
@@ -17,9 +17,9 @@ const TEXT = {
   forced: say("forced"),
   spoken: (words) => say("Translation: {words}", { words }),
   alternatives: (word) =>
-    say("The model’s likeliest words in the place of “{word}”. Choose one to go on from there:", { word }),
+    say("The model’s most likely words instead of “{word}”. Choose one to continue from there:", { word }),
   alternative: (word, share) => `${word}, ${share}`,
-  undo: say("Undo what is forced"),
+  undo: say("Undo forced words"),
   took: (count, ms) => {
     if (ms < 1) {
       return count === 1 ? say("1 word in less than 1\u00a0ms.") : say("{count} words in less than 1\u00a0ms.", { count });
@@ -32,7 +32,7 @@ const TEXT = {
   map: say("Attention: a row for each word of the translation, a column for each word of the sentence"),
   across: say("sentence →"), down: say("translation ↓"),
   hint: say(
-    "Point at a cell to read its weight; choose a word to force another. The longer its line, the surer the model.",
+    "Point at a cell to read its weight; choose a word to replace it. A longer line means that the model is more certain.",
   ),
   reads: (word, weights) => `${word} → ${weights}`,
   looked: (word, weight) => `${word} ${weight}`,
@@ -40,14 +40,14 @@ const TEXT = {
   heads: say("Heads: which map is shown, and which heads are switched on"),
   all: say("mean of all"), mean: say("mean of those on"), on: say("on"), off: say("off"),
   show: (name) => say("show {name}", { name }), use: (name) => say("{name} on", { name }),
-  beam: say("beam size"), temperature: say("temperature"), none: say("off"), again: say("Draw again"),
+  beam: say("beam size"), temperature: say("temperature"), none: say("off"), again: say("Sample again"),
   more: say("More: search, temperature, probability"),
-  drawing: (seed) => say("Each word is drawn at random (draw {seed}).", { seed }),
-  search: (size) => say("The {size} likeliest beginnings are kept.", { size }),
-  likeliest: say("Each word is the likeliest one."),
-  either: say("A search and a draw exclude each other."),
-  widened: say("The temperature is off again: a search and a draw exclude each other."),
-  drawn: say("The beam size is 1 again: a search and a draw exclude each other."),
+  drawing: (seed) => say("Each word is sampled at random (sample {seed}).", { seed }),
+  search: (size) => say("Beam search keeps the {size} most likely beginnings.", { size }),
+  likeliest: say("Each word is the most likely one."),
+  either: say("Beam search and sampling cannot be combined."),
+  widened: say("The temperature is off again: beam search and sampling cannot be combined."),
+  drawn: say("The beam size is 1 again: beam search and sampling cannot be combined."),
 };
 
 // Sentences to try are in the model's language, and stay in it. The recurrent model translates the first; it needs a beam for

@@ -26,6 +26,13 @@ USES = {
         key="ArrowRight",
         watched=".attn-pairs@data-pattern",
     ),
+    "KernelSmoother": Use(
+        drawn="path.attn-curve",
+        click="[name=query]",
+        focus="input[name=query]",
+        key="Home",
+        watched="input@aria-valuetext",
+    ),
     "MaskedWordExplorer": Use(
         drawn="[data-place]",
         click="[data-place][tabindex='-1']",

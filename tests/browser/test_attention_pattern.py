@@ -235,7 +235,7 @@ def test_the_crossing_is_said_in_words(show):
         page.locator("input[name=causal]").check()
         assert text(page, ".attn-crossed") == "Fewer scores than causal full attention from n = 128 on."
         choose(page, "full")
-        assert text(page, ".attn-crossed") == "All others are measured against it."
+        assert text(page, ".attn-crossed") == "All other patterns are compared with it."
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_other_hashes_are_drawn(show):
                 (widget.weights() * widget.pairs()).sum(1).mean()
             )
             seen.append(page.locator(".attn-hashes svg").inner_html())
-            page.get_by_role("button", name="Draw other hashes").click()
+            page.get_by_role("button", name="Draw new hashes").click()
         assert len(set(seen)) == 4
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from attn_book import widgets
+from attn_book.widgets.base import Joined
 from tests.book.test_stored_widgets import HOLDERS, stored
 from tests.browser import drawn
 from website import widgets as renewing
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.browser
 CHANGES = {
     "AttentionHeatmap": {"row": 0},
     "AttentionPatternExplorer": {"n": 20},
+    "KernelSmoother": {"bandwidth": 5},
     "MaskedWordExplorer": {"sentence": 1},
     "OnlineSoftmaxStepper": {"step": 1},
     "PagedCacheExplorer": {"step": 2},
@@ -40,6 +42,11 @@ MODEL = """([script, state]) => {
   const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   return import(address).then(({ default: widget }) => { widget.render({ model, el }); });
 }"""
+# A widget that counts how often it is laid out.
+COUNTING = """
+  window.laidOut = 0;
+  const widget = { render: mount(() => ({ root: card("counting", "Counting"), layout: () => { laidOut += 1; } })) };
+"""
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -88,3 +95,23 @@ def test_what_changes_before_it_comes_is_shown(show, states, name):
             texts.append(page.locator(".attn-card").inner_text())
             page.emulate_media(reduced_motion=None)
     assert texts[0] == texts[1] and texts[0]
+
+
+def test_a_new_width_lays_it_out_anew_and_a_new_height_does_not(show):
+    """A word that is pointed at may change the height: drawn anew, it would lose the click on it."""
+    with show("") as page:
+        page.evaluate(MODEL, [f"{Joined('page.js')}{COUNTING}export default widget;", {}])
+        counts = []
+        for change in (
+            "document.body.append(el)",
+            "el.firstChild.style.height = '300px'",
+            "el.firstChild.style.height = '400px'",
+            "el.style.width = '500px'",
+            "el.style.display = 'none'",
+            "el.style.display = ''",
+            "el.remove()",
+            "document.body.append(el)",
+        ):
+            page.evaluate(f"{change}; ({FRAMES})()")
+            counts.append(page.evaluate("laidOut"))
+        assert counts == [1, 1, 1, 2, 2, 3, 3, 4]

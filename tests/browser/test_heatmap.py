@@ -185,6 +185,22 @@ def test_layers_have_the_names_they_were_captured_under(show):
         assert page.locator(".attn-value").inner_text() == "encoder.1"
 
 
+@pytest.mark.parametrize(
+    ("names", "label", "said"),
+    [
+        (["0", "1"], "layer", "1, layer 1 of 0 to 1"),
+        (["encoder.layers.0.attention", "final_layer"], "layer", "final_layer, layer 1 of 0 to 1"),
+        (["β = 0.1", "β = 1"], "map", "β = 1"),
+        (["dot", "general"], "map", "general"),
+    ],
+)
+def test_the_slider_is_named_for_what_it_chooses(show, names, label, said):
+    with show(heatmap(weights={name: [WEIGHTS[:1, 0, None]] for name in names}, layer=1).static_html()) as page:
+        slider = page.get_by_role("slider", name=label, exact=True)
+        assert slider.get_attribute("aria-valuetext") == said
+        assert page.locator(".attn-chooser").first.inner_text().startswith(label)
+
+
 def test_pointer_reads_every_weight(show):
     widget = heatmap(layer=1, head=1)
     with show(widget.static_html()) as page:

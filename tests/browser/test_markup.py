@@ -207,6 +207,11 @@ def masked_words():
         yield explorer, [*texts, *other]
 
 
+def smoothers():
+    for one, two in zip(MARKUP[::2], [*MARKUP[1::2], MARKUP[0]], strict=True):
+        yield widgets.KernelSmoother([1, 2, 5], [3, 1, 2], x_label=one, y_label=two), [one, two]
+
+
 def softmax():
     yield widgets.OnlineSoftmaxStepper(step=1), []
 
@@ -266,6 +271,7 @@ def translators():
 KINDS = {
     "AttentionHeatmap": heatmaps,
     "AttentionPatternExplorer": patterns,
+    "KernelSmoother": smoothers,
     "MaskedWordExplorer": masked_words,
     "OnlineSoftmaxStepper": softmax,
     "PagedCacheExplorer": caches,

@@ -22,7 +22,7 @@ each_state = pytest.mark.parametrize("state", STATES, ids=lambda state: f"{len(s
 
 
 def html(*args, **state):
-    return OnlineSoftmaxStepper(*args, **state).static_html()
+    return OnlineSoftmaxStepper(*args, **{"step": 0, **state}).static_html()
 
 
 def text(page, selector, nth=0):
@@ -48,12 +48,13 @@ def spoken(page):
 
 @each_state
 def test_every_step_has_the_numbers_of_python(show, state):
-    widget = OnlineSoftmaxStepper(**state)
+    widget = OnlineSoftmaxStepper(**state, step=0)
     steps = widget.steps()
     with show(widget.static_html()) as page:
         for done, step in enumerate(steps, 1):
             click(page, "next")
             table = np.reshape(numbers(page, "tbody td[data-value]"), (done + 1, 5))
+            assert page.locator("tbody tr").count() == len(steps) + 1, "those to come have their rows"
             np.testing.assert_allclose(table[1:], steps[:done], rtol=1e-12, atol=1e-300)
             kept = numbers(page, ".attn-change > :last-child")
             np.testing.assert_allclose(kept, step, rtol=1e-12, atol=1e-300)
@@ -85,14 +86,14 @@ def test_what_float32_gives_without_the_maximum(show, state):
         np.testing.assert_allclose([float(n.replace("Infinity", "inf")) for n in shown], expected, rtol=1e-5)
         said = text(page, ".attn-note")
         right = np.isclose(expected[2], widget.steps()[-1].output, rtol=1e-3)
-        assert ("that is right" in said) == right
-        assert ("beyond the greatest float32" in said) == (x.max() > 88.73)
+        assert ("This is right" in said) == right
+        assert ("larger than the largest float32" in said) == (x.max() > 88.73)
         assert ("too small" in said) == (x.max() < -90)
 
 
 def test_the_arithmetic_is_written_in_the_readers_numbers(show):
     with show(html([2, 3, 1, -1], [4, -5, 0.5, 0], tile=2, step=1)) as page:
-        assert text(page, ".attn-read") == "The first tile: its maximum is 3, and there is nothing yet to correct."
+        assert text(page, ".attn-read") == "The first tile: its maximum is 3, and there are no earlier sums to correct."
         assert spoken(page) == [
             "max(−∞, 2, 3) = 3",
             "e^(−∞ − 3) = 0",
@@ -138,7 +139,7 @@ def test_an_outline_keeps_the_height_from_which_a_bar_shrank(show):
         ("scores", "2 1 0x3 1", "scores x: “0x3”, the 3rd entry, is not a number."),
         ("scores", "2 1 Infinity 1", "scores x: Infinity, the 3rd entry, is not between −1000 and 1000."),
         ("values", "1 2 3 1001", "values v: 1001, the 4th entry, is not between −1000 and 1000."),
-        ("values", " , ", "values v: expected a number at least."),
+        ("values", " , ", "values v: expected at least one number."),
         ("scores", "1 " * 25, "scores x: 25 numbers; there is room for 24."),
         ("scores", "1 2 3", "values v: 4 for 3 scores; each score needs a value."),
         ("values", "1 2 3 4 5", "values v: 5 for 4 scores; each score needs a value."),
@@ -149,7 +150,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing(show, name, typed, said)
         before = page.locator("table").inner_text()
         field = page.locator(f"input[name={name}]")
         field.fill(typed)
-        assert text(page, ".attn-error") == f"{said} Shown are the last numbers that fit."
+        assert text(page, ".attn-error") == f"{said} The last valid numbers are still shown."
         at_fault = page.locator("input[aria-invalid=true]")
         assert at_fault.get_attribute("name") == ("scores" if said.startswith("scores") else "values")
         assert at_fault.get_attribute("aria-describedby") == page.locator(".attn-error").get_attribute("id")
@@ -199,11 +200,13 @@ def test_a_hundred_more_changes_nothing_but_what_is_naive(show):
         more.click()
         assert page.locator("input[name=scores]").input_value() == "102, 101, 103.1"
         assert numbers(page, ".attn-check b")[0] == pytest.approx(output)
-        assert "Σ eˣ = ∞ and Σ eˣ·v = ∞ give NaN. eˣ is beyond the greatest float32" in text(page, ".attn-note")
+        assert "Σ eˣ = ∞ and Σ eˣ·v = ∞ give NaN. For x above 88.7, eˣ is larger than the largest" in text(
+            page, ".attn-note"
+        )
         less.click()
         assert page.locator("input[name=scores]").input_value() == "2, 1, 3.1"
         less.click(click_count=2)
-        assert "Σ eˣ = 0 and Σ eˣ·v = 0 give NaN. eˣ is too small" in text(page, ".attn-note")
+        assert "Σ eˣ = 0 and Σ eˣ·v = 0 give NaN. Here eˣ is too small" in text(page, ".attn-note")
         for _ in range(9):
             less.click(force=True)
         assert page.locator("input[name=scores]").input_value() == "−998, −999, −996.9"
@@ -244,6 +247,36 @@ def test_a_notebook_does_not_see_the_keys_meant_for_it(show):
             page.locator(name).press("ArrowRight")
         page.locator("button[name=next]").press("Escape")
         assert page.evaluate("seen") == ["Escape"]
+
+
+@pytest.mark.parametrize("width", [320, 560, 900])
+@each_state
+def test_nothing_moves_while_a_reader_steps(show, state, width):
+    places = "all => all.map((e) => { const { top, bottom } = e.getBoundingClientRect(); return [top, bottom]; })"
+    with show(html(**state), width=width, reduced_motion="reduce") as page:
+        parts, step = page.locator(".attn-card, .attn-card > *, .attn-panel"), page.locator("input[name=step]")
+        for size in (None, 1, 2):
+            if size:
+                page.locator("input[name=tile]").fill(str(size))
+            step.fill("0")
+            before = parts.evaluate_all(places)
+            for k in range(1, int(step.get_attribute("max")) + 1):
+                step.fill(str(k))
+                np.testing.assert_allclose(parts.evaluate_all(places), before, atol=0.01)
+
+
+def test_another_width_or_other_numbers_have_their_own_room(show):
+    height = "e => e.getBoundingClientRect().height"
+    with show(html(range(8), range(8), tile=4), width=320) as page:
+        card = page.locator(".attn-card")
+        narrow = card.evaluate(height)
+        page.set_viewport_size({"width": 900, "height": 900})
+        page.wait_for_function(f"was => ({height})(document.querySelector('.attn-card')) < was", arg=narrow)
+        wide = card.evaluate(height)
+        page.locator("input[name=tile]").fill("1")
+        assert card.evaluate(height) > wide
+        page.locator("input[name=tile]").fill("4")
+        assert card.evaluate(height) == wide
 
 
 def test_copies_on_a_page_are_independent(show):

@@ -169,7 +169,7 @@ def test_each_step_of_the_example_is_drawn(show, block_size):
 
 def test_the_example_tells_what_happens(show):
     with show(PagedCacheExplorer(step=0).static_html()) as page:
-        assert said(page) == "All blocks are free, and no request is there."
+        assert said(page) == "All blocks are free, and there are no requests."
         told = []
         for _ in EXAMPLE:
             press(page, "Next")
@@ -235,14 +235,17 @@ def test_where_blocks_run_out_nothing_is_lost(show):
     with live(show, widget) as page:
         press(page, "New request")
         press(page, "New request")
-        assert said(page) == "No room for C: blocks needed: 2, free: 0. It waits until another ends; nothing is lost."
+        assert (
+            said(page)
+            == "No room for C: blocks needed: 2, free: 0. It waits until another request ends; nothing is lost."
+        )
         assert len(page.evaluate("state.events")) == 3, "a try that failed gives way to the next"
         press(page, "+1 token for A")
-        assert said(page) == "A: no block is free. The next token waits until another ends; nothing is lost."
+        assert said(page) == "A: no block is free. The next token waits until another request ends; nothing is lost."
         press(page, "+1 token for each")
         assert said(page).splitlines() == [
             "B: one token more, in block 3.",
-            "A: no block is free. The next token waits until another ends; nothing is lost.",
+            "A: no block is free. The next token waits until another request ends; nothing is lost.",
         ]
         assert page.evaluate("state.events.slice(2)") == [["decode"]]
         assert texts(page, ".attn-entry") == ["0→0", "1→1", "0→2", "1→3"]
@@ -433,7 +436,7 @@ def test_follows_the_theme_and_prints_light_and_without_controls(show):
 def test_copies_on_a_page_are_independent(show):
     with show(PagedCacheExplorer().static_html() + PagedCacheExplorer().static_html()) as page:
         page.get_by_role("button", name="Next").nth(1).click()
-        assert texts(page, ".attn-steps") == ["step 1 of 13", "step 2 of 13"]
+        assert texts(page, ".attn-steps") == ["step 6 of 13", "step 7 of 13"]
 
 
 def test_without_scripts_the_picture_stands(show, drawn):

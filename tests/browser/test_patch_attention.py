@@ -65,10 +65,10 @@ def test_rows_with_ties_and_without_weight_say_so(show):
             choose(page, "queries", query)
             found.append((said(page), page.locator(".attn-whole").inner_text().replace("\u00a0", " ")))
     assert found == [
-        ("“all” gives 4 of 4 patches its greatest weight, 25.0 %.", ""),
+        ("“all” gives its largest weight, 25.0 %, to 4 of 4 patches.", ""),
         ("“no” gives the patches no weight.", "All patches together: 0 %."),
-        ("“one” looks most at patch 1 (50.0 %).", "All patches together: 50 %."),
-        ("“four” looks most at patches 0 (40.0 %), 1 (30.0 %), 2 (20.0 %).", ""),
+        ("“one” attends most to patch 1 (50.0 %).", "All patches together: 50 %."),
+        ("“four” attends most to patches 0 (40.0 %), 1 (30.0 %), 2 (20.0 %).", ""),
     ]
 
 
@@ -114,11 +114,11 @@ def test_the_pointer_and_the_keys_read_a_patch(show):
 def test_a_patch_becomes_the_query_by_click_and_by_enter(show):
     weights, widget = transformer(head=0)
     with show(html(widget)) as page:
-        assert said(page).startswith("The class token looks most") and chosen(page, "queries") == "class token"
+        assert said(page).startswith("The class token attends most") and chosen(page, "queries") == "class token"
         page.locator(".attn-area").click(position=place(page, 20))
         page.mouse.move(1, 1)
         best = int(weights[0][0, 0, 21].argmax())
-        assert said(page).startswith(f"Patch 20 looks most at patches {best} (")
+        assert said(page).startswith(f"Patch 20 attends most to patches {best} (")
         assert chosen(page, "queries") == "patch 20"
         assert page.locator(".attn-cell").get_attribute("aria-selected") == "true"
         page.keyboard.press("ArrowDown")

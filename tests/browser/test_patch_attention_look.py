@@ -35,7 +35,7 @@ def pixels(page, selector):
 
 def seen(image, row, size, scale):
     """What should be drawn of an image `(H, W, 3)` from 0 to 1 with the weights `row (R,)`, outlines apart."""
-    veil = 0.85 * (1 - row / row.max()).reshape(48 // size, 48 // size)
+    veil = 0.65 * (1 - row / row.max()).reshape(48 // size, 48 // size)
     veil = veil.repeat(size, 0).repeat(size, 1)[..., None]
     drawn = (1 - veil) * np.rint(image * 255) + veil * VEIL
     return drawn.repeat(scale, 0).repeat(scale, 1)
@@ -82,7 +82,7 @@ def test_the_three_greatest_are_outlined_and_named(show, make):
         assert len(np.unique(edges > 250)) == (2 if make is transformer else 0)
         listed = ", ".join(f"{r} ({percent(weights[0][1, 1, 1, r])})" for r in best)
         name = "Patch 0" if make is transformer else f"“{DRAWN.captions[0][1]}”"
-        assert said(page) == f"{name} looks most at patches {listed}."
+        assert said(page) == f"{name} attends most to patches {listed}."
         assert page.locator(".attn-most").inner_text() == percent(weights[0][1, 1, 1].max()).replace(" ", "\u00a0")
 
 

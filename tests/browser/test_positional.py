@@ -122,7 +122,8 @@ def test_moving_the_position_turns_both_points_and_leaves_the_angle(show):
             expected = [[np.sin(a), -np.cos(a)] for a in reversed(angle)]
             np.testing.assert_allclose((at - middle) / 104, expected, atol=1e-6)
         assert seen[0] == seen[1] == seen[2]
-        assert seen[0][1] == "ω·δ = 0.1778 · 7 = 1.245 rad (71.3°). Move i: both points turn, the angle stays the same."
+        steady = "If you move i, both points turn, and the angle between them stays the same."
+        assert seen[0][1] == f"ω·δ = 0.1778 · 7 = 1.245 rad (71.3°). {steady}"
         slide(page, "offset", -40)
         slide(page, "position", 3)
         assert "−7.113 rad (−1.13 turns)" in text(page, ".attn-note", 1)
@@ -138,7 +139,7 @@ def test_products_are_those_of_the_encodings(show, state):
             one, two = rows(widget, [widget.position, widget.position + offset])
             assert numbers(page, ".attn-note")[3] == pytest.approx(one @ two, abs=1e-6)
         assert ("depends on δ alone" in text(page, ".attn-note", 3)) == (widget.dim % 2 == 0)
-        assert ("moves with i" in text(page, ".attn-note", 3)) == (widget.dim % 2 == 1)
+        assert ("changes with i" in text(page, ".attn-note", 3)) == (widget.dim % 2 == 1)
 
 
 def test_the_last_column_of_an_odd_size_has_no_partner(show):
@@ -149,7 +150,7 @@ def test_the_last_column_of_an_odd_size_has_no_partner(show):
         assert page.locator(".attn-product").get_attribute("d") != curve, "its sine alone depends on the position"
         slide(page, "pair", 3)
         assert page.locator(".attn-equation").is_hidden() and page.locator(".attn-wave.attn-cosine").count() == 0
-        assert text(page, ".attn-note", 1).startswith("Column 6 is the last of an odd size: a sine without a partner.")
+        assert text(page, ".attn-note", 1).startswith("Column 6 is the last of an odd number: a sine without a cosine.")
         assert text(page, ".attn-read").startswith("PE[20, 6] = sin(")
         slide(page, "dim", 8)
         assert page.locator(".attn-equation").is_visible()

@@ -9,6 +9,7 @@ import torch
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
+    KernelSmoother,
     MaskedWordExplorer,
     OnlineSoftmaxStepper,
     PagedCacheExplorer,
@@ -41,6 +42,7 @@ def test_widgets_look_alike_alone_and_together(show, theme):
             [tokens], [[None, ([("b", 0.6), ("x", 0.3)], 1, 0.6), None]], [np.full((3, 1, 2, 3), 1 / 3)], position=1
         ),
         PositionalEncodingExplorer(),
+        KernelSmoother([1, 2, 5], [3, 1, 2]),
         Translator.load(RECORDED / "translators" / "transformer.json"),
         Quiz([{"question": "Which?", "options": [{"text": t, "right": t == "a", "why": "so"} for t in ("a", "b")]}]),
     ]

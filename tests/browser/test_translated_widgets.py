@@ -15,6 +15,7 @@ import torch
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
+    KernelSmoother,
     MaskedWordExplorer,
     OnlineSoftmaxStepper,
     PagedCacheExplorer,
@@ -238,6 +239,16 @@ def test_masked_word(show):
     assert unseen(MaskedWordExplorer, seen) == set()
 
 
+def test_kernel_smoother(show):
+    def states(page):
+        page.locator("input[name=bandwidth]").press("End")
+        yield
+
+    widget = KernelSmoother([1, 2, 5], [3, 1, 2], x_label="zaa", y_label="zbb")
+    seen = walk(show, widget, states)
+    assert {"⟦zaa⟧", "⟦zbb⟧"} <= set(seen) and unseen(KernelSmoother, seen) == set()
+
+
 def test_online_softmax(show):
     def states(page):
         for _ in range(4):
@@ -257,7 +268,7 @@ def test_online_softmax(show):
             press(page, by)
             yield
 
-    seen = walk(show, OnlineSoftmaxStepper(), states, ["zz", "max", "NaN", "eˣ"])
+    seen = walk(show, OnlineSoftmaxStepper(step=0), states, ["zz", "max", "NaN", "eˣ"])
     assert unseen(OnlineSoftmaxStepper, seen) == set()
 
 
@@ -429,6 +440,7 @@ def each_widget():
     yield AttentionHeatmap({"constructor": [MAPS[:1]], "__proto__": [MAPS[1:]]}, tokens, tokens, title="toString")
     yield AttentionPatternExplorer("hash")
     yield MaskedWordExplorer([TOKENS], [SAID], [torch.full((5, 1, 2, 5), 0.2)], position=1)
+    yield KernelSmoother([1, 2, 5], [3, 1, 2], x_label="constructor", y_label="valueOf")
     yield OnlineSoftmaxStepper(step=2)
     yield PagedCacheExplorer(step=8)
     yield PatchAttentionExplorer(np.zeros((1, 4, 4, 3)), [weights.repeat(2, 1) / 2], patch_size=2, queries=[tokens])

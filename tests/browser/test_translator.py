@@ -406,9 +406,9 @@ def test_a_word_is_forced_and_decoding_goes_on_from_there(page, model):
     assert [mark.get_attribute("data-place") for mark in page.locator(".attn-forced").all()] == ["1", "3"]
     assert take(page, 0, rank=0) == "le"
     assert words(page) == whole and [e.get_attribute("data-place") for e in page.locator(".attn-forced").all()] == ["0"]
-    press(page, "Undo what is forced")
+    press(page, "Undo forced words")
     assert words(page) == whole and page.locator(".attn-forced").count() == 0
-    assert not page.get_by_role("button", name="Undo what is forced").is_visible()
+    assert not page.get_by_role("button", name="Undo forced words").is_visible()
 
 
 def test_the_end_can_be_forced_and_another_sentence_forgets_it(page, model):
@@ -427,7 +427,7 @@ def test_the_end_can_be_forced_and_another_sentence_forgets_it(page, model):
 def test_a_beam_finds_what_python_finds(page, model, size):
     slide(page, "beam", size - 1)
     assert texts(page, ".attn-how") == [
-        f"The {size} likeliest beginnings are kept. A search and a draw exclude each other."
+        f"Beam search keeps the {size} most likely beginnings. Beam search and sampling cannot be combined."
     ]
     some = [p.source[::-1] for p in PAIRS] + [p.source for p in PAIRS]
     single, several = (translate(model, some, SOURCE, TARGET, beam_size=k, max_length=60) for k in (1, size))
@@ -441,17 +441,16 @@ def test_a_beam_finds_what_python_finds(page, model, size):
 
 def test_a_draw_is_seeded_and_excludes_a_search(page, model):
     whole = expected(model, SENTENCE)
-    assert texts(page, ".attn-how") == ["Each word is the likeliest one."]
+    assert texts(page, ".attn-how") == ["Each word is the most likely one."]
     slide(page, "beam", 2)
     slide(page, "temperature", 11)
-    assert texts(page, ".attn-how") == [
-        "Each word is drawn at random (draw 1). The beam size is 1 again: a search and a draw exclude each other."
-    ]
+    why = "The beam size is 1 again: beam search and sampling cannot be combined."
+    assert texts(page, ".attn-how") == [f"Each word is sampled at random (sample 1). {why}"]
     assert texts(page, ".attn-slider .attn-value") == ["1", "1.5"]
     drawn = [words(page)]
     for seed in range(2, 8):
-        press(page, "Draw again")
-        assert texts(page, ".attn-how")[0].startswith(f"Each word is drawn at random (draw {seed}). A search")
+        press(page, "Sample again")
+        assert texts(page, ".attn-how")[0].startswith(f"Each word is sampled at random (sample {seed}). Beam search")
         drawn.append(words(page))
     assert len(set(map(tuple, drawn))) > 1, "draws differ"
     press(page, "Translate")
@@ -460,9 +459,11 @@ def test_a_draw_is_seeded_and_excludes_a_search(page, model):
     assert texts(page, ".attn-slider .attn-value") == ["1", "0.5"]
     slide(page, "beam", 1)
     assert texts(page, ".attn-slider .attn-value") == ["2", "off"]
-    assert texts(page, ".attn-how")[0].endswith("The temperature is off again: a search and a draw exclude each other.")
+    assert texts(page, ".attn-how")[0].endswith(
+        "The temperature is off again: beam search and sampling cannot be combined."
+    )
     slide(page, "beam", 0)
-    assert words(page) == whole and texts(page, ".attn-how") == ["Each word is the likeliest one."]
+    assert words(page) == whole and texts(page, ".attn-how") == ["Each word is the most likely one."]
     assert texts(page, ".attn-settings button") == []
 
 
@@ -485,10 +486,10 @@ def test_what_is_drawn_before_a_forced_word_stays(page):
         place = min(2, len(before) - 1)
         take(page, place, rank=0)
         assert words(page)[:place] == before[:place]
-        press(page, "Draw again")
+        press(page, "Sample again")
         assert words(page)[:place] == before[:place], "and a new draw keeps what is forced"
-        press(page, "Undo what is forced")
-        press(page, "Draw again")
+        press(page, "Undo forced words")
+        press(page, "Sample again")
 
 
 def test_one_head_or_the_mean_is_shown(page, model, widget):
@@ -557,7 +558,7 @@ def test_a_model_without_heads_has_none_to_choose_and_one_without_an_end_is_cut(
 
 @pytest.mark.parametrize("width", [840, 900, 1200])
 def test_pointing_at_a_word_moves_nothing_where_the_map_stands_beside_it(show, width):
-    """A height that changes lays the widget out and draws its words anew, and a click on one of them is lost."""
+    """A height that changes moves what stands below, and a click there is lost."""
     widget = Translator.of(recurrent(), SOURCE, TARGET, "the cat sleeps .")
     with show(widget.static_html(), width=width, reduced_motion="reduce") as page:
         assert page.locator(".attn-wide").count() == 1

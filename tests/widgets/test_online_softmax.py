@@ -46,9 +46,15 @@ def test_after_each_tile_it_is_softmax_over_what_was_read(scores, values, tile):
 
 def test_state_is_kept_as_plain_numbers():
     widget = OnlineSoftmaxStepper(np.array([1, 2], dtype=np.float32), torch.tensor([3, 4]), tile=np.int64(1))
-    assert state(widget) == {"scores": [1.0, 2.0], "values": [3.0, 4.0], "tile": 1, "step": 0}
+    assert state(widget) == {"scores": [1.0, 2.0], "values": [3.0, 4.0], "tile": 1, "step": 2}
     assert {type(number) for number in widget.scores + widget.values} == {float} and type(widget.tile) is int
     assert OnlineSoftmaxStepper([5], [6]).tile == 1
+
+
+def test_it_opens_where_the_sums_are_corrected():
+    widget = OnlineSoftmaxStepper()
+    assert widget.step == 2 and 0 < widget.steps()[1].factor < 1
+    assert [OnlineSoftmaxStepper([5] * n, [6] * n).step for n in (1, 2, 3, 24)] == [1, 1, 2, 2]
 
 
 BAD = [
@@ -97,7 +103,7 @@ def test_refuses_rows_that_do_not_match():
 @pytest.mark.parametrize("value", [None, "1", True, 1.0, -1, 5, []])
 @pytest.mark.parametrize("name", ["tile", "step"])
 def test_refuses_what_is_no_tile_or_step(name, value):
-    widget = OnlineSoftmaxStepper([1, 2, 3, 4], [1, 2, 3, 4], tile=1)
+    widget = OnlineSoftmaxStepper([1, 2, 3, 4], [1, 2, 3, 4], tile=1, step=0)
     with pytest.raises(ValueError, match=f"^{name}: expected a whole number"):
         setattr(widget, name, value)
     if value is not None:
@@ -148,11 +154,11 @@ def test_html_stands_alone_is_stable_and_small():
 def test_bundle_has_a_view_a_page_a_picture_and_text():
     data, _ = OnlineSoftmaxStepper()._repr_mimebundle_()
     assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
-    assert data["text/plain"] == "OnlineSoftmaxStepper(scores=8, tile=2, step=0)"
+    assert data["text/plain"] == "OnlineSoftmaxStepper(scores=8, tile=2, step=2)"
 
 
 def test_description_has_the_numbers():
-    row = OnlineSoftmaxStepper([2, 1, 3], [1, 5, 2], tile=2)
+    row = OnlineSoftmaxStepper([2, 1, 3], [1, 5, 2], tile=2, step=0)
     assert row.describe().startswith(
         "Online softmax over 3 scores (2, 1, 3) in tiles of 2, before the first of 2 steps"
     )

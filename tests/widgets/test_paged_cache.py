@@ -164,7 +164,7 @@ def test_traits_are_synced():
     widget = PagedCacheExplorer()
     assert {"_esm", "_css", *STATE} <= set(widget.get_state())
     assert set(widget.trait_names(static=True)) == set(STATE)
-    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=1)"
+    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=6)"
 
 
 def luminance(colour):
@@ -195,13 +195,13 @@ def test_html_stands_alone_is_stable_and_small():
 def test_description():
     assert PagedCacheExplorer(STORY[:3], reserve=7, num_blocks=4).describe() == (
         "A pool of 4 blocks of 4 slots: 3 in use, 7 of their 12 slots hold a token. Block tables: A, 5 tokens, has "
-        "blocks 0, 1; B, 6 tokens, has blocks 0, 2. With 7 slots set aside for each in one piece, 2 requests would fit."
+        "blocks 0, 1; B, 6 tokens, has blocks 0, 2. With 7 slots reserved contiguously for each, 2 requests would fit."
     )
     longest = PagedCacheExplorer(STORY[:3], reserve=1, num_blocks=4).describe()
-    assert "With 6 slots set aside for each in one piece, 2 requests would fit." in longest
+    assert "With 6 slots reserved contiguously for each, 2 requests would fit." in longest
     assert PagedCacheExplorer([], block_size=1, num_blocks=1, reserve=1).describe() == (
-        "A pool of 1 blocks of 1 slot: 0 in use, 0 of their 0 slots hold a token. With 1 slot set aside for each in "
-        "one piece, 1 request would fit."
+        "A pool of 1 blocks of 1 slot: 0 in use, 0 of their 0 slots hold a token. With 1 slot reserved "
+        "contiguously for each, 1 request would fit."
     )
 
 
@@ -209,3 +209,9 @@ def test_picture_shows_the_step():
     pictures = {PagedCacheExplorer(step=step).picture() for step in range(len(EXAMPLE) + 1)}
     assert len(pictures) == len(EXAMPLE) + 1
     assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
+
+
+def test_the_example_opens_where_two_requests_share_blocks():
+    tables, numbers = PagedCacheExplorer().replay()
+    one, other = (tables.table(numbers[name]) for name in "AC")
+    assert one[:2] == other[:2] and one[2] != other[2]
