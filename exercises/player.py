@@ -58,7 +58,8 @@ class Player:
         from IPython.core.interactiveshell import InteractiveShell
 
         self.shell = InteractiveShell.instance(history_load_length=0, colors="nocolor")
-        self.shell.enable_gui = lambda *_, **__: None  # %matplotlib inline asks for one, and pictures come without
+        # %matplotlib inline asks for a user interface, and pictures come without one.
+        self.shell.enable_gui = lambda *_, **__: None  # type: ignore[method-assign]
         self.shell.showtraceback = lambda *_, **__: None  # type: ignore[method-assign]  # run says what was raised
         self.objects: list[Any] = []
 
