@@ -69,8 +69,9 @@ def defines(source):
 
 
 def only_imports(source):
-    """Whether a cell does nothing but import."""
-    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(source).body)
+    """Whether a cell does nothing but import, and set up the plots."""
+    body = [node for node in ast.parse(source).body if ast.unparse(node) != "plots.set_up()"]
+    return all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
 
 
 @each
