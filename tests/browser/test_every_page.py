@@ -8,15 +8,22 @@ import re
 import pytest
 
 from tests.book import built_site as site
-from tests.browser.reader import HANDLERS, THIN, drive, faults, scroll_through, theme, turn_dark, unfold
+from tests.browser.reader import (
+    BROKEN,
+    FORMULAS,
+    HANDLERS,
+    THIN,
+    drive,
+    faults,
+    scroll_through,
+    theme,
+    turn_dark,
+    unfold,
+)
 
 pytestmark = pytest.mark.browser
 
 each_page = pytest.mark.parametrize("path", site.pages())
-BROKEN = """[...document.images].filter((image) => !image.naturalWidth)
-    .map((image) => `a broken picture: ${image.src.slice(0, 100)}`)"""
-FORMULAS = """[...document.querySelectorAll("article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]")]
-    .map((e) => `a formula: ${e.outerHTML.slice(0, 100)}`)"""
 # Text that is cut off by a box that neither grows nor scrolls.
 CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")]
     .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
