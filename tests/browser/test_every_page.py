@@ -29,6 +29,18 @@ CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")
     .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
         && !e.closest("pre, table, .attn-static, .math, .cell_output, .visually-hidden"))
     .map((e) => `cut off: ${e.tagName} ${e.textContent.slice(0, 40)}`)"""
+# Where paragraphs, code, figures, tables and cards end that are in no box of their own: all at one edge.
+EDGES = """() => {
+  const edges = {};
+  for (const e of document.querySelectorAll("article :is(p, .highlight, figure, table, .attn-card)")) {
+    const { width, right } = e.getBoundingClientRect();
+    const box = e.parentElement.closest(".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table");
+    if (!width || box) continue;
+    (edges[Math.round(right)] ??= []).push(`${e.className || e.tagName} ${e.textContent.slice(0, 40)}`);
+  }
+  const found = Object.values(edges).sort((a, b) => a.length - b.length);
+  return found.slice(0, -1).flat().map((name) => `ends at an edge of its own: ${name}`);
+}"""
 # They do not depend on the width of a page, nor do the other rules on its colours; to compare them is most of the work.
 COLOURS = ["color-contrast", "link-in-text-block"]
 
@@ -61,6 +73,7 @@ def test_a_page_in_a_wide_window(visit, path):
         found.append("a control led away")
     found += [f"a handler: {element}" for element in page.evaluate(HANDLERS)]
     unfold(page)
+    found += page.evaluate(EDGES)
     page.evaluate(THIN)
     if min(ground(page)) < 200:
         found.append(f"not light: {ground(page)}")
