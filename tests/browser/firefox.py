@@ -85,7 +85,7 @@ class Firefox:
         address = what.get("request", {}).get("url", "")
         if event == "log.entryAdded" and what["level"] == "error":
             self.wrong.append(what["text"])
-        elif event == "network.fetchError":
+        elif event == "network.fetchError" and what["errorText"] != "NS_BINDING_ABORTED":  # which is to leave a page
             self.wrong.append(f"failed: {address}")
         elif event == "network.responseCompleted" and what["response"]["status"] >= 400:
             self.wrong.append(f"{what['response']['status']}: {address}")
