@@ -158,8 +158,8 @@ test-colab: setup  ## every notebook beside Colab's versions of everything but t
 	@sh website/browser.sh
 	$(PY) -m pytest -q -m browser tests/browser/colab_widgets.py
 
-test-browser: book  ## the pages in Chromium, with the network blocked
-	@sh website/browser.sh
+test-browser: book  ## the pages in Chromium and in Firefox, with the network blocked
+	@sh website/browser.sh firefox
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist worksteal -m browser tests/browser
 
 # nbgrader calls a program that lies beside it; and a submission gets one thread.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes ready for the browser tests: Playwright, axe-core and Notebook 7 into .venv, and a Chromium that is on the machine already.
+# Makes ready for the browser tests: Playwright, axe-core and Notebook 7 into .venv. Chromium, and Firefox
+# if it is asked for, are on the machine already.
 cd "$(dirname "$0")/.." || exit 1
 if [ -n "${CHROMIUM:-}" ]; then
     found=$(command -v "$CHROMIUM")
@@ -9,6 +10,17 @@ fi
 if [ -z "$found" ]; then
     echo "make: this needs Chromium: install it (Debian: apt-get install chromium) or name it with CHROMIUM=/path/to/chromium." >&2
     exit 1
+fi
+if [ "${1:-}" = firefox ]; then
+    if [ -n "${FIREFOX:-}" ]; then
+        found=$(command -v "$FIREFOX")
+    else
+        found=$(command -v firefox-esr || command -v firefox)
+    fi
+    if [ -z "$found" ]; then
+        echo "make: this needs Firefox: install it (Debian: apt-get install firefox-esr) or name it with FIREFOX=/path/to/firefox." >&2
+        exit 1
+    fi
 fi
 .venv/bin/python -c 'import axe_playwright_python, notebook, playwright' 2>/dev/null && exit 0
 if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-browser.txt >.venv/browser.log 2>&1; then

@@ -53,9 +53,7 @@ def drop_unused_scripts(
     """
     formulas = app.builder.name != "html" or app.env.get_domain("math").data["has_equations"].get(pagename, False)
     context["script_files"] = [
-        script
-        for script in context["script_files"]
-        if not _is_unused(script) and (formulas or not _is_mathjax(script))
+        script for script in context["script_files"] if not _is_unused(script) and (formulas or not _is_mathjax(script))
     ]
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
+from PIL import Image
 
 from tests.book import built_site as site
 
@@ -139,11 +140,12 @@ def test_a_page_is_small(page):
 def test_formulas_are_set_by_our_own_mathjax(page):
     scripts = [site.target(page, str(tag["src"]))[0] for tag in site.parsed(page).find_all("script", src=True)]
     mathjax = [path for path in scripts if "mathjax" in path.parts]
-    assert mathjax == ([site.HTML / "mathjax" / "tex-chtml-full.js"] if site.parsed(page).select(".math") else mathjax)
+    assert mathjax == ([site.HTML / "mathjax" / "startup.js"] if site.parsed(page).select(".math") else mathjax)
 
 
 def test_mathjax_and_its_fonts_lie_beside_the_pages():
-    assert (site.HTML / "mathjax" / "tex-chtml-full.js").stat().st_size > 500_000
+    for part in site.settings()["sphinx"]["config"]["mathjax3_config"]["loader"]["load"]:
+        assert (site.HTML / "mathjax" / f"{part.replace('[tex]', 'input/tex/extensions')}.js").is_file()
     assert len(list((site.HTML / "mathjax" / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))) > 20
 
 
@@ -193,6 +195,20 @@ def test_each_page_has_a_description_of_its_own():
             (tag,) = site.parsed(page).select('meta[name="description"]')
             described[page] = tag["content"]
     assert all(len(text) > 40 for text in described.values()) and len(set(described.values())) == len(described)
+
+
+def test_a_shared_link_shows_a_picture_of_the_page():
+    """Other hosts fetch it, so its address is the full one; a chapter's shows the chapter's own drawing."""
+    site_address, drawn = site.settings()["sphinx"]["config"]["ogp_site_url"], {}
+    for page in site.pages():
+        if page not in ("404.html", "search.html", "genindex.html"):  # which nobody shares
+            said = {tag["property"]: tag["content"] for tag in site.parsed(page).select('meta[property^="og:"]')}
+            assert said["og:title"] and said["og:description"] and said["og:image:alt"]
+            assert said["og:url"] == site_address + page and said["og:image"].startswith(site_address)
+            with Image.open(site.HTML / said["og:image"].removeprefix(site_address)) as picture:
+                assert picture.format == "PNG" and picture.size == (1200, 630)
+                drawn[page] = picture.crop((0, 0, 480, 630)).tobytes()
+    assert len({drawn[page] for page in drawn if re.search(r"/\d\d_", page)} | {drawn["index.html"]}) == 15
 
 
 def test_the_page_for_addresses_that_lead_nowhere_stands_at_any_depth():

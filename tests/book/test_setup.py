@@ -39,10 +39,14 @@ def put(path, body):
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def run(house, script="setup.sh", **environment):
+def run(house, script="setup.sh", *arguments, **environment):
     home, tools = house
     return subprocess.run(
-        ["sh", f"website/{script}"], cwd=home, env={"PATH": str(tools), **environment}, capture_output=True, text=True
+        ["sh", f"website/{script}", *arguments],
+        cwd=home,
+        env={"PATH": str(tools), **environment},
+        capture_output=True,
+        text=True,
     )
 
 
@@ -147,6 +151,14 @@ def test_no_chromium(house):
 
 def test_a_named_chromium_that_is_none(house):
     assert "needs Chromium" in sentence(run(house, "browser.sh", CHROMIUM="/nowhere/chromium"))
+
+
+@pytest.mark.parametrize("named", [{}, {"FIREFOX": "/nowhere/firefox"}])
+def test_no_firefox(house, named):
+    put(house[1] / "chromium", "exit 0\n")
+    put(house[0] / ".venv" / "bin" / "python", "exit 0\n")
+    assert run(house, "browser.sh").returncode == 0
+    assert "needs Firefox: install it" in sentence(run(house, "browser.sh", "firefox", **named))
 
 
 def test_playwright_cannot_be_installed(house):

@@ -107,7 +107,7 @@ def test_scripts_of_live_kernels_are_dropped(extension):
     ("builder", "page", "kept"), [("html", "index", 0), ("html", "formulas", 1), ("singlehtml", "index", 1)]
 )
 def test_mathjax_is_loaded_where_there_are_formulas(extension, builder, page, kept):
-    context = {"script_files": [script("../mathjax/tex-chtml-full.js"), script(body="window.MathJax = {}")]}
+    context = {"script_files": [script("../mathjax/startup.js"), script(body="window.MathJax = {}")]}
     site = site_with(builder, index=False, formulas=True)
     extension.drop_unused_scripts(site, page, "page.html", context, None)
     assert len(context["script_files"]) == 2 * kept

@@ -71,6 +71,13 @@ HANDLERS = """() => [...document.querySelectorAll("*")]
     .filter((e) => [...e.attributes].some(({ name }) => /^on/i.test(name)))
     .map((e) => e.outerHTML.slice(0, 100))"""
 
+BROKEN = """() => [...document.images].filter((image) => !image.naturalWidth)
+    .map((image) => `a broken picture: ${image.src.slice(0, 100)}`)"""
+FORMULAS = """() => {
+  const bad = "article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]";
+  return [...document.querySelectorAll(bad)].map((e) => `a formula: ${e.outerHTML.slice(0, 100)}`);
+}"""
+
 
 def drive(page):
     """Use the page's widgets and folds; how many controls were used, and how many widgets there are."""

@@ -8,20 +8,39 @@ import re
 import pytest
 
 from tests.book import built_site as site
-from tests.browser.reader import HANDLERS, THIN, drive, faults, scroll_through, theme, turn_dark, unfold
+from tests.browser.reader import (
+    BROKEN,
+    FORMULAS,
+    HANDLERS,
+    THIN,
+    drive,
+    faults,
+    scroll_through,
+    theme,
+    turn_dark,
+    unfold,
+)
 
 pytestmark = pytest.mark.browser
 
 each_page = pytest.mark.parametrize("path", site.pages())
-BROKEN = """[...document.images].filter((image) => !image.naturalWidth)
-    .map((image) => `a broken picture: ${image.src.slice(0, 100)}`)"""
-FORMULAS = """[...document.querySelectorAll("article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]")]
-    .map((e) => `a formula: ${e.outerHTML.slice(0, 100)}`)"""
 # Text that is cut off by a box that neither grows nor scrolls.
 CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")]
     .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
         && !e.closest("pre, table, .attn-static, .math, .cell_output, .visually-hidden"))
     .map((e) => `cut off: ${e.tagName} ${e.textContent.slice(0, 40)}`)"""
+# Where paragraphs, code, figures, tables and cards end that are in no box of their own: all at one edge.
+EDGES = """() => {
+  const edges = {};
+  for (const e of document.querySelectorAll("article :is(p, .highlight, figure, table, .attn-card)")) {
+    const { width, right } = e.getBoundingClientRect();
+    const box = e.parentElement.closest(".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table");
+    if (!width || box) continue;
+    (edges[Math.round(right)] ??= []).push(`${e.className || e.tagName} ${e.textContent.slice(0, 40)}`);
+  }
+  const found = Object.values(edges).sort((a, b) => a.length - b.length);
+  return found.slice(0, -1).flat().map((name) => `ends at an edge of its own: ${name}`);
+}"""
 # They do not depend on the width of a page, nor do the other rules on its colours; to compare them is most of the work.
 COLOURS = ["color-contrast", "link-in-text-block"]
 
@@ -54,6 +73,7 @@ def test_a_page_in_a_wide_window(visit, path):
         found.append("a control led away")
     found += [f"a handler: {element}" for element in page.evaluate(HANDLERS)]
     unfold(page)
+    found += page.evaluate(EDGES)
     page.evaluate(THIN)
     if min(ground(page)) < 200:
         found.append(f"not light: {ground(page)}")

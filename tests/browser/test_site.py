@@ -4,16 +4,20 @@ import re
 
 import pytest
 
+from tests.book import built_site as site
 from tests.browser.reader import theme, turn_dark
 
 pytestmark = pytest.mark.browser
+
+SETTINGS = site.settings()["sphinx"]["config"]["mathjax3_config"]
 
 
 def test_mathjax_works_with_what_was_copied(visit):
     """The files beside the pages are enough to set a formula, also where no chapter is built yet."""
     seen = visit("references.html")
     seen.page.evaluate("document.querySelector('article').append('\\\\(\\\\sqrt{d}\\\\)')")
-    seen.page.add_script_tag(url="mathjax/tex-chtml-full.js")
+    seen.page.evaluate("settings => { window.MathJax = settings; }", SETTINGS)
+    seen.page.add_script_tag(url="mathjax/startup.js")
     seen.page.wait_for_selector("mjx-container mjx-msqrt, mjx-container mjx-sqrt")
     assert seen.wrong == []
 
