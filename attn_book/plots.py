@@ -86,7 +86,7 @@ def heatmap(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Draw one attention map: a row for each target token (query), a column for each source token (key).
+    """Draw one attention map: a row for each query (target token), a column for each key (source token).
 
     Shapes: ``weights (T, S)``, or anything that ``read_maps`` accepts with one layer and one head; ``source`` has S
     strings and ``target`` T. ``links`` are the true alignments, pairs (source index, target index), whose cells are
@@ -141,7 +141,7 @@ def draw(
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.tick_params(length=0, labelcolor="#1f2330")
-    ax.set(xlabel="source (key)", ylabel="target (query)", aspect="equal", xlim=(0, len(source)), ylim=(len(target), 0))
+    ax.set(xlabel="key", ylabel="query", aspect="equal", xlim=(0, len(source)), ylim=(len(target), 0))
     ax.grid(False)
     ax.spines[:].set_visible(False)
     if title:

@@ -32,11 +32,11 @@ function draw({ model, el, listen }) {
   // Enter in the grid does what a row's button does, so that Tab need not stop at each.
   const button = { type: "button", class: "attn-row", tabindex: -1 };
   const rows = target.map((token) => make("button", button, shown(token)));
-  const corner = part("corner", make("span", {}, say("source →")), make("span", {}, say("target ↓")));
+  const corner = part("corner", make("span", {}, say("key →")), make("span", {}, say("query ↓")));
   const canvas = make("canvas", { "aria-hidden": true });
   const hover = part("hover");
   // A grid of which only the cell in hand is in the document; it moves, and a live region says what it holds.
-  const gridName = say("Weights: a row for each target token, a column for each source token");
+  const gridName = say("Weights: a row for each query, a column for each key");
   const counts = { "aria-rowcount": target.length, "aria-colcount": source.length };
   const cell = make("div", { class: "attn-cell", role: "gridcell", tabindex: 0 });
   const line = make("div", { class: "attn-line", role: "row" }, cell);

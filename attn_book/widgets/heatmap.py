@@ -16,7 +16,7 @@ _FINE = 16_384
 
 
 class AttentionHeatmap(StaticWidget):
-    """Attention maps with a row for each target token (query) and a column for each source token (key).
+    """Attention maps with a row for each query (target token) and a column for each key (source token).
 
     Shapes: weights as `attn_book.maps.read_maps` takes them, `(T, S)` to `(L, H, T, S)` or what other libraries
     return; source of S strings, target of T. `links` are the true alignments, pairs (source index, target index),

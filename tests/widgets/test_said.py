@@ -115,7 +115,7 @@ def test_the_catalogue_holds_whole_sentences():
     assert len(messages) > 250
     assert {
         "You: {you} of {all} right. The model: {model} of {all}.",
-        "source →",
+        "key →",
         "ω·δ = {omega} · {delta} = {angle} rad ({size}°).",
         "{used} of {reserved} reserved slots hold a token: {share}\u00a0%.",
     } <= set(messages)
