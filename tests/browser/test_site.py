@@ -35,6 +35,13 @@ def test_search_finds_a_page(visit, word, page):
     assert seen.wrong == []
 
 
+@pytest.mark.parametrize("word", ["gradient", "variance"])
+def test_search_quotes_no_tex(visit, word):
+    results = visit(f"search.html?q={word}").page.locator("#search-results")
+    results.locator("p.context").nth(8).wait_for()
+    assert "…" in results.inner_text() and "\\" not in results.inner_text()
+
+
 def test_the_search_button_opens_a_field(visit):
     page = visit("index.html").page
     page.locator(".search-button:visible, .search-button-field:visible").first.click()
