@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 PACKAGE = "sphinx-mathjax-offline"
-# The parts that our formulas need, as _config.yml lists them, and what those load in turn. MathJax's own bundles bring its menu
-# and all packages of TeX, and are twice as large.
+# The parts that our formulas need, as _config.yml lists them, and what those load in turn. MathJax's own bundles are
+# twice as large, with its menu and with all packages of TeX.
 WANTED = (
     "startup.js",
     "core.js",

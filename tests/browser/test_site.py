@@ -35,6 +35,13 @@ def test_search_finds_a_page(visit, word, page):
     assert seen.wrong == []
 
 
+@pytest.mark.parametrize("word", ["gradient", "variance"])
+def test_search_quotes_no_tex(visit, word):
+    results = visit(f"search.html?q={word}").page.locator("#search-results")
+    results.locator("p.context").nth(8).wait_for()
+    assert "…" in results.inner_text() and "\\" not in results.inner_text()
+
+
 def test_the_search_button_opens_a_field(visit):
     page = visit("index.html").page
     page.locator(".search-button:visible, .search-button-field:visible").first.click()
@@ -104,3 +111,12 @@ def test_without_scripts_the_heatmap_is_a_picture(visit):
     page = visit("index.html", java_script_enabled=False).page
     picture = page.locator(".recorded-heatmap img.attn-picture")
     assert picture.is_visible() and "Greatest weights" in picture.get_attribute("alt")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_without_scripts_the_palette_holds(visit, theme):
+    page = visit("chapters/07_flash.html", theme=theme, java_script_enabled=False).page
+    link, text = (page.locator(f"article {tag}").first for tag in ("p a", "p"))
+    colour = "e => getComputedStyle(e).color"
+    assert link.evaluate(colour) == "rgb(90, 58, 166)" and text.evaluate(colour) == "rgb(34, 38, 46)"
+    assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
