@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_CHOICE = ("chapters/03_luong", "One word at a time")
+_CHOICE = ("chapters/03_luong", "Hard attention: one source word at a time")
 
 
 def _choice_cases(draw: Inputs) -> Iterator[Case]:
