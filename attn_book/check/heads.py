@@ -16,7 +16,7 @@ from attn_core.multi_head import MultiHeadAttention
 
 _POOLING, _PAGE = "chapters/01_pooling", "chapters/04_multi_head"
 _SCALE = (_POOLING, "Why divide by √d?")
-_MASKS = (_POOLING, "What may not be looked at")
+_MASKS = (_POOLING, "Masking")
 _ROLES = (_POOLING, "Queries, keys and values")
 _HEADS = (_PAGE, "Heads by hand")
 _BUG = (_PAGE, "A bug that no shape shows")

@@ -13,9 +13,9 @@ from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
 _PAGE = "chapters/01_pooling"
 _AVERAGE = (_PAGE, "From the average to a weighted average")
-_WIDTH = (_PAGE, "Learning the width")
-_MASKS = (_PAGE, "What may not be looked at")
-_GRADIENT = (_PAGE, "What reaches the scores")
+_WIDTH = (_PAGE, "Learning the bandwidth")
+_MASKS = (_PAGE, "Masking")
+_GRADIENT = (_PAGE, "The gradient of the softmax")
 
 
 # Each reading, guessed from the others.

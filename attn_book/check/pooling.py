@@ -13,7 +13,7 @@ from attn_core.mechanisms.dense import attention as right_attention
 
 _PAGE = "chapters/01_pooling"
 _AVERAGE = (_PAGE, "From the average to a weighted average")
-_MASKS = (_PAGE, "What may not be looked at")
+_MASKS = (_PAGE, "Masking")
 _SCALE = (_PAGE, "Why divide by √d?")
 _ROLES = (_PAGE, "Queries, keys and values")
 

@@ -12,7 +12,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
 _PAGE = "chapters/01_pooling"
-_MASKS = (_PAGE, "What may not be looked at")
+_MASKS = (_PAGE, "Masking")
 _SCALE = (_PAGE, "Why divide by √d?")
 
 
