@@ -34,7 +34,6 @@ ABOUT = re.compile(r"(?:about|around|nearly|almost|roughly)\s+$", re.IGNORECASE)
 PERCENT = re.compile(r"(?:\s|\u00a0)*(?:%|per cent)|(?:,| and| to| or|–)[^.;]{0,24}%")
 # Numbers that no cell of the page prints, and where each comes from.
 SOURCES = {
-    "02_bahdanau": {"100": "the greatest BLEU, by definition"},
     "03_luong": {"24,000": "the training set of corpus(), on which recorded/luong.py trains"},
     "04_multi_head": {"15": "the sets of four heads but the empty one, 2^4 - 1"},
     "05_self_attention": {"3.5": "a section of Vaswani et al. 2017"},
