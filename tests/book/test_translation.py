@@ -84,7 +84,7 @@ def test_every_kind_of_text_beyond_sphinx_is_found(translation):
     quiz = json.loads((ROOT / "chapters" / "quizzes" / "06_transformer.json").read_text(encoding="utf-8"))
     assert stored[quiz[0]["question"]] == "chapters/06_transformer.ipynb"
     cells = dict(translation.cell_messages())
-    assert "A bump with an edge" in cells and any(text.startswith("Temperature against time.") for text in cells)
+    assert "Widget: the bandwidth" in cells and any(text.startswith("Temperature against time.") for text in cells)
     recorded = json.loads((ROOT / "recorded" / "results" / "landing.json").read_text(encoding="utf-8"))
     assert recorded["title"] in dict(translation.recorded_messages())
     assert len(dict(translation.widget_messages())) > 300
