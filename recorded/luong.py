@@ -4,6 +4,7 @@ All are trained as `bahdanau` was: on the same pairs, for as many steps, at the 
 """
 
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,13 @@ def scores(model: nn.Module, pairs: list[Pair], vocabs: tuple[Vocab, Vocab]) -> 
     }
 
 
-def measure(kind: str, seed: int, parts: dict[str, list[Pair]], vocabs: tuple[Vocab, Vocab]) -> dict[str, Any]:
+def measure(
+    kind: str,
+    seed: int,
+    parts: dict[str, list[Pair]],
+    vocabs: tuple[Vocab, Vocab],
+    build: Callable[[str, int, int], Seq2Seq] = build,
+) -> dict[str, Any]:
     """One model, trained and measured on held-out sentences."""
     torch.manual_seed(seed)
     model = build(kind, len(vocabs[0]), len(vocabs[1]))
