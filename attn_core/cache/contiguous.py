@@ -38,8 +38,9 @@ class KVCache(KeyValueCache):
             check_integer(name, size)
         super().__init__([0] * batch_size, device)
         # Zeros, not whatever lay in memory: a masked slot has weight 0, and 0 times NaN is NaN.
-        self.keys = torch.zeros(batch_size, num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
-        self.values = torch.zeros(batch_size, num_kv_heads, capacity, value_dim, dtype=dtype, device=device)
+        with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
+            self.keys = torch.zeros(batch_size, num_kv_heads, capacity, head_dim, dtype=dtype, device=device)
+            self.values = torch.zeros(batch_size, num_kv_heads, capacity, value_dim, dtype=dtype, device=device)
 
     @property
     def capacity(self) -> int:
@@ -76,10 +77,12 @@ class KVCache(KeyValueCache):
         """Make sure that each row has room for so many more tokens: where it has not, at least double the capacity."""
         if self.longest + tokens > self.capacity:
             more = max(self.capacity, self.longest + tokens - self.capacity)
-            self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))
+            with torch.inference_mode(False):
+                self.keys, self.values = (functional.pad(store, (0, 0, 0, more)) for store in (self.keys, self.values))
 
     def reorder(self, rows: Tensor) -> None:
         """Choose rows, as ``Cache`` says."""
         super().reorder(rows)
-        rows = rows.to(self.keys.device)
-        self.keys, self.values = self.keys[rows], self.values[rows]
+        with torch.inference_mode(False):
+            rows = rows.to(self.keys.device)
+            self.keys, self.values = self.keys[rows], self.values[rows]

@@ -173,8 +173,9 @@ class BlockPool:
         for name, size in {**sizes, "head_dim": head_dim, "value_dim": value_dim}.items():
             check_integer(name, size)
         # Whatever lies in memory may stay there: a slot is written before it is read.
-        self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
-        self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
+        with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
+            self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
+            self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
 
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
         """Copy whole blocks, pairs (source block, target block), one after the other.

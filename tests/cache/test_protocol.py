@@ -85,6 +85,19 @@ def test_an_error_takes_back_what_any_layer_has_added(kind):
         assert torch.equal(keys_now, keys) and torch.equal(values_now, values)
 
 
+@pytest.mark.parametrize("kind", CACHES)
+def test_what_inference_mode_made_goes_on_outside_of_it(kind):
+    with torch.inference_mode():
+        (cache,) = CACHES[kind](1, 2)
+        cache.append(*tokens(2, 30))
+        cache.reorder(torch.tensor([1, 0]))
+        if kind == "contiguous":
+            cache.reserve(20)
+    k, v = tokens(2, 1)
+    keys, values = cache.append(k, v)
+    assert keys.shape[2] == 31 and torch.equal(keys[:, :, 30:], k) and torch.equal(values[:, :, 30:], v)
+
+
 def test_layers_share_one_table_and_rows_share_blocks_until_they_differ():
     caches = paged(3, 1, num_blocks=5)
     tables = caches[0]._batch.tables
