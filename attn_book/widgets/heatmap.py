@@ -12,7 +12,7 @@ from attn_book import plots
 from attn_book.maps import read_labelled, read_links
 from attn_book.widgets.base import Joined, StaticWidget, check_whole, from_base64, png_of, to_base64
 
-_FINE = 16_384
+_FINE, _MOST = 16_384, 2**20
 
 
 class AttentionHeatmap(StaticWidget):
@@ -25,7 +25,8 @@ class AttentionHeatmap(StaticWidget):
 
     The traits `layer`, `head` and `row` (the selected query, −1 for none) are synced, to observe and to link. Weights
     are stored as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, otherwise 255, so a
-    weight read from the widget is off by at most scale / 510. The arguments are neither changed nor kept.
+    weight read from the widget is off by at most scale / 510. A page can hold some 2²⁰ weights, one or two MB, and no
+    more are taken. The arguments are neither changed nor kept.
 
     Raises:
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
@@ -61,6 +62,8 @@ class AttentionHeatmap(StaticWidget):
     ) -> None:
         maps, *tokens = read_labelled(weights, source, target)
         num_layers, num_heads = maps.weights.shape[:2]
+        if maps.weights.size > _MOST:
+            raise ValueError(f"weights: expected at most {_MOST:,} numbers, got {maps.weights.size:,}")
         if not isinstance(title, str):
             raise ValueError(f"title: expected a string, got {title!r}")
         bits = 16 if maps.weights.size <= _FINE else 8

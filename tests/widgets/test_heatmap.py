@@ -76,6 +76,12 @@ def test_refuses(changes, message):
         heatmap(**changes)
 
 
+def test_refuses_more_than_a_page_can_hold():
+    many = torch.zeros(1, 2**20 // 20 + 1, 4, 5)
+    with pytest.raises(ValueError, match="weights: expected at most 1,048,576 numbers, got 1,048,580$"):
+        heatmap(weights=many)
+
+
 @pytest.mark.parametrize(("name", "value"), [("layer", 2), ("head", 3), ("row", 4), ("row", -2), ("layer", -1)])
 def test_traits_stay_within_what_is_there(name, value):
     widget = heatmap()
