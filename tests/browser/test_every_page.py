@@ -29,10 +29,11 @@ CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")
     .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
         && !e.closest("pre, table, .attn-static, .math, .cell_output, .visually-hidden"))
     .map((e) => `cut off: ${e.tagName} ${e.textContent.slice(0, 40)}`)"""
-# Where paragraphs, code, figures, tables and cards end that are in no box of their own: all at one edge.
+# Where paragraphs, code, figures and cards end that are in no box of their own: all at one edge. Results are as wide as
+# their columns need.
 EDGES = """() => {
   const edges = {};
-  for (const e of document.querySelectorAll("article :is(p, .highlight, figure, table, .attn-card)")) {
+  for (const e of document.querySelectorAll("article :is(p, .highlight, figure, table:not(.results), .attn-card)")) {
     const { width, right } = e.getBoundingClientRect();
     const box = e.parentElement.closest(".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table");
     if (!width || box) continue;
