@@ -16,7 +16,7 @@ from attn_core.mechanisms.dense import masked_softmax as right_softmax
 _POOLING, _BAHDANAU, _LUONG = "chapters/01_pooling", "chapters/02_bahdanau", "chapters/03_luong"
 _MASKS = (_POOLING, "Masking")
 _BEND = (_POOLING, "Without a nonlinearity, the query cancels")
-_GROWS = (_POOLING, "How scores grow with the size of the vectors")
+_GROWS = (_POOLING, "How scores grow with the dimension")
 _PADDING = (_BAHDANAU, "Why padding must not be read")
 _AGAIN = (_BAHDANAU, "Ask again at every step")
 _HAND = (_BAHDANAU, "By hand")
