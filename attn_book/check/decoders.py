@@ -18,7 +18,7 @@ _MASKS = (_POOLING, "Masking")
 _BEND = (_POOLING, "Without a nonlinearity, the query cancels")
 _GROWS = (_POOLING, "How scores grow with the dimension")
 _PADDING = (_BAHDANAU, "Why padding must not be read")
-_AGAIN = (_BAHDANAU, "Ask again at every step")
+_AGAIN = (_BAHDANAU, "Bahdanau's attention: a new context vector at every step")
 _HAND = (_BAHDANAU, "By hand")
 _WINDOW = (_LUONG, "A window on the source")
 
