@@ -1,4 +1,4 @@
-"""The bug zoo: multi-head attention step by step, and ten versions with one wrong step that no shape test notices.
+"""The bug gallery: multi-head attention step by step, and ten versions with one wrong step that no shape test notices.
 
 ``specimen(number)`` gives a broken layer as a black box; ``reveal(number)`` says what is wrong with it.
 """
@@ -62,7 +62,7 @@ class StepByStep(nn.Module):
 class SplitByView(StepByStep):
     """The vectors are cut into heads by a view to (B, H, n, D), without the transpose.
 
-    A head then holds a stretch of the sentence instead of a slice of every vector.
+    A head then has a few whole tokens instead of a slice of every token.
     """
 
     def split(self, x: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class SplitByView(StepByStep):
 class MergeByView(StepByStep):
     """The heads are joined by a view to (B, T, C), without the transpose back.
 
-    Each output vector is put together from pieces of several positions.
+    Each output vector is put together from pieces of several tokens.
     """
 
     def merge(self, out: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class MergeByView(StepByStep):
 class SoftmaxOverQueries(StepByStep):
     """The softmax runs over the axis of the queries instead of the keys.
 
-    Each key has one unit of weight to give away; how much a query gets depends on its neighbours.
+    Each key distributes a total weight of one among the queries, so what a query gets depends on its neighbours.
     """
 
     def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class SoftmaxOverQueries(StepByStep):
 
 
 class InvertedMask(StepByStep):
-    """The mask is read the other way round: True as "hide".
+    """The mask is read the other way round, with True for "hide".
 
     PyTorch itself has both: True means "may attend" in scaled_dot_product_attention, "hide" in nn.MultiheadAttention.
     """
@@ -104,9 +104,9 @@ class InvertedMask(StepByStep):
 
 
 class CausalOffByOne(StepByStep):
-    """The causal mask begins one diagonal too high: each position sees the one after it.
+    """The causal mask begins one diagonal too high: each token attends to the next one.
 
-    In a language model that is the very token that it is asked to predict.
+    In a language model this is the very token that it has to predict.
     """
 
     def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
@@ -118,7 +118,7 @@ class CausalOffByOne(StepByStep):
 class Unscaled(StepByStep):
     """The products are not divided by √D.
 
-    They grow with the size of the heads, and the softmax turns into a choice of one.
+    They grow with the head dimension, and the softmax then chooses a single key.
     """
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class Unscaled(StepByStep):
 class MaskAfterSoftmax(StepByStep):
     """The mask is multiplied in after the softmax.
 
-    What is hidden has already taken its share, so the weights that are left do not add up to one.
+    The masked keys have already taken their share, so the remaining weights do not sum to one.
     """
 
     def weigh(self, scores: Tensor, allowed: Tensor) -> Tensor:
@@ -138,9 +138,9 @@ class MaskAfterSoftmax(StepByStep):
 
 
 class CausalWhileTraining(StepByStep):
-    """The future is hidden in training mode only.
+    """The causal mask is applied in training mode only.
 
-    Losses measured in evaluation mode then come from a model that reads ahead. Some published decoders do this.
+    Losses measured in evaluation mode then come from a model that reads later tokens.
     """
 
     def allow(self, mask: Tensor | None, causal: bool, shape: tuple[int, ...], device: torch.device) -> Tensor:
@@ -151,7 +151,7 @@ class CausalWhileTraining(StepByStep):
 class MaskOfAnotherSentence(StepByStep):
     """The padding mask is repeated for the heads in the wrong order.
 
-    Once batch and heads share an axis, `repeat` and `repeat_interleave` have the same shape; with the first, a sentence
+    Once batch and heads share an axis, `repeat` and `repeat_interleave` give the same shape. With the first, a sentence
     gets the padding of another.
     """
 
@@ -165,7 +165,7 @@ class MaskOfAnotherSentence(StepByStep):
 class HeadsOfSizeOne(StepByStep):
     """The number of heads is taken from the wrong variable, the model's size.
 
-    Every vector is cut into single numbers. The layer runs, learns a little, and every shape is as it should be.
+    Every vector is cut into single numbers. The layer runs and learns a little, and every shape is right.
     """
 
     def __init__(self, model_dim: int, num_heads: int) -> None:

@@ -12,7 +12,7 @@ from attn_core.mechanisms.dense import attention
 
 _PAGE = "chapters/04_multi_head"
 _USES = (_PAGE, "One layer, three uses")
-_HEADS = (_PAGE, "Heads by hand")
+_HEADS = (_PAGE, "From one head to several")
 
 Results = tuple[Tensor, Tensor, Tensor]
 

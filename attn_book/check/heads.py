@@ -18,10 +18,11 @@ _POOLING, _PAGE = "chapters/01_pooling", "chapters/04_multi_head"
 _SCALE = (_POOLING, "Why divide by √d?")
 _MASKS = (_POOLING, "Masking")
 _ROLES = (_POOLING, "Queries, keys and values")
-_HEADS = (_PAGE, "Heads by hand")
-_BUG = (_PAGE, "A bug that no shape shows")
-_USES = (_PAGE, "One layer, three uses")
-_FEWER = (_PAGE, "Fewer keys than queries")
+_HEADS = (_PAGE, "From one head to several")
+_VIEW = (_PAGE, "The view that mixes tokens")
+_BUG = (_PAGE, "A bug that no shape check catches")
+_MASKED = (_PAGE, "Masks and padding")
+_FEWER = (_PAGE, "Multi-query and grouped-query attention")
 
 
 # The layer.
@@ -79,7 +80,7 @@ multi_head = Check(
             broken_layers.SplitByView,
             "the vectors are cut into heads by a view straight to (B, H, T, D)",
             "A head then gets a few complete words instead of a slice of every word. Cut first, then swap the axes.",
-            _HEADS,
+            _VIEW,
         ),
         Misconception(
             broken_layers.MergeByView,
@@ -129,19 +130,19 @@ multi_head = Check(
             "the mask is repeated for the heads in the wrong order",
             "A sentence then gets the padding of another. A mask (B, 1, 1, S) broadcasts over the heads without "
             "a repeat.",
-            _HEADS,
+            _MASKED,
         ),
         Misconception(
             broken_layers.CausalOffByOne,
             "the causal mask begins one diagonal too high",
             "Each word then attends to the one after it.",
-            _USES,
+            _MASKED,
         ),
         Misconception(
             broken_layers.CausalWhileTraining,
             "the causal mask is applied only in training mode",
             "In evaluation mode the layer then attends to later words.",
-            _USES,
+            _MASKED,
         ),
         Misconception(
             _Unfilled,

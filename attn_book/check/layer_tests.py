@@ -32,7 +32,7 @@ def shapes_are_right(make: Make) -> None:
 
 
 def causal_sees_the_past_and_no_more(make: Make) -> None:
-    """By gradient, in training and in evaluation: output t depends on inputs 0 to t, and on no other."""
+    """In training and in evaluation, output t depends on inputs 0 to t and on no other, by its gradient."""
     for mode in (True, False):
         layer, x = _layer(make).train(mode), _draw(2, 6, MODEL_DIM).requires_grad_()
         for t in range(6):
@@ -52,7 +52,7 @@ def order_is_invisible(make: Make) -> None:
 
 
 def padding_is_invisible(make: Make) -> None:
-    """What stands in the padding changes nothing."""
+    """The content of the padding changes nothing at real tokens."""
     layer, x, mask = _layer(make), _draw(3, 6, MODEL_DIM), _mask(6, 3, 4)
     other = torch.where(mask[:, 0, 0, :, None], x, 10 * _draw(3, 6, MODEL_DIM, seed=1))
     true = mask[:, 0, 0]
@@ -60,7 +60,7 @@ def padding_is_invisible(make: Make) -> None:
 
 
 def sentences_stay_apart(make: Make) -> None:
-    """A sentence's outputs do not depend on what else is in the batch, nor on how long that is."""
+    """A sentence's outputs do not depend on the other sentences of the batch, nor on their lengths."""
     layer, x = _layer(make), _draw(3, 6, MODEL_DIM)
     other = torch.cat([x[:1], _draw(2, 6, MODEL_DIM, seed=1)])
     out, alone = layer(other, mask=_mask(6, 1, 5))[0], layer(x, mask=_mask(6, 6, 6))[0]
@@ -68,7 +68,7 @@ def sentences_stay_apart(make: Make) -> None:
 
 
 def a_match_is_fetched(make: Make) -> None:
-    """With sharp scores each query fetches the one key that it matches, also where two queries want the same."""
+    """With sharp scores each query fetches the value of its matching key, even if two queries match the same."""
     layer = _identity(make)
     keys = 8 * torch.eye(MODEL_DIM // HEADS).repeat(1, HEADS)[None]  # each head sees the whole one-hot code
     matches = keys[:, [2, 0, 0, 3, 1, 2]]
@@ -76,14 +76,14 @@ def a_match_is_fetched(make: Make) -> None:
 
 
 def weights_add_up(make: Make) -> None:
-    """Five copies of a token, two of them hidden, tell a query no more than one copy does."""
+    """Five copies of a token, two of them masked, give a query the same output as a single copy."""
     layer, x, token = _layer(make), _draw(2, 3, MODEL_DIM), _draw(2, 1, MODEL_DIM, seed=1)
     copies = layer(x, token.repeat(1, 5, 1), mask=torch.tensor([True, True, False, True, False]))
     _same(copies, layer(x, token), "copies of one token give another output than the token: the weights are not a mean")
 
 
 def scores_keep_their_scale(make: Make) -> None:
-    """In large heads, too, a query of random keys takes a mean of many, not a single one.
+    """Even in a large head, a query averages many random keys and does not choose a single one.
 
     With scores of variance 1 over S keys the squared weights add up to about e/S, here .01; a single one has 1.
     """
@@ -120,7 +120,7 @@ def noise_stays_noise(make: Make) -> None:
 
 
 def one_batch_is_learned(make: Make) -> None:
-    """A small model can learn one batch by heart: to say, after seven fillers, what the first token was."""
+    """A small model can learn one batch by heart: it repeats the first token after seven fillers."""
     tokens = torch.zeros(8, 9, dtype=torch.long)
     tokens[:, 0] = tokens[:, -1] = torch.arange(8)
     model = _language_model(make, 8)
