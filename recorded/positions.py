@@ -30,8 +30,8 @@ KINDS = ("none", "sinusoidal", "learned", "T5", "rotary", "ALiBi")
 TRAINED = 32
 TESTED = (32, 64, 128)
 TASKS = ("words", "copying")
-STEPS = 600
-BATCH_SIZE = 32
+STEPS = 400
+BATCH_SIZE = 16
 RATES = (3e-3, 1e-2, 3e-2)
 MODEL_DIM, HEADS, LAYERS = 64, 4, 2
 LETTERS, BACK = 32, 5
@@ -181,7 +181,7 @@ def train(
     losses = []
     for step in range(steps):
         tokens, wanted = windows(task, ids, BATCH_SIZE * TRAINED // length, length, draw)
-        warm, share = min(1.0, (step + 1) / 100), step / steps
+        warm, share = min(1.0, 10 * (step + 1) / steps), step / steps
         optimizer.param_groups[0]["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * share))
         loss = functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten())
         optimizer.zero_grad(set_to_none=True)
