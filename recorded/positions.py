@@ -5,11 +5,9 @@ and 96 further words before them. Copying: random letters, and at each the lette
 only positions can tell which that is.
 
 Each kind of positions is trained at several learning rates with the first seed, and with the other seeds at the rate
-with the lowest validation loss at length 32; longer windows have no part in that choice. The rotary models are then
-stretched to four times their length in three ways, and tested as they are and after some further steps.
+with the lowest validation loss at length 32; longer windows have no part in that choice.
 """
 
-import copy
 import math
 import random
 from pathlib import Path
@@ -30,16 +28,12 @@ KINDS = ("none", "sinusoidal", "learned", "T5", "rotary", "ALiBi")
 TRAINED = 32
 TESTED = (32, 64, 128)
 TASKS = ("words", "copying")
-STEPS = 400
-BATCH_SIZE = 16
+STEPS = 1000
+BATCH_SIZE = 32
 RATES = (3e-3, 1e-2, 3e-2)
 MODEL_DIM, HEADS, LAYERS = 64, 4, 2
 LETTERS, BACK = 32, 5
 TEST_WINDOWS = 128
-STRETCHES = ("none", "interpolation", "NTK-aware", "YaRN")
-FACTOR = max(TESTED) // TRAINED
-FURTHER_STEPS = 100
-FURTHER_RATES = (1e-3, 3e-3, 1e-2)
 
 Parts = dict[str, Tensor]
 
@@ -68,39 +62,6 @@ class Buckets(nn.Module):
         share = (distance.clamp(min=1) / near).log() / math.log(TRAINED / near)
         far = near + (share * (self.COUNT - near)).long()
         return self.table[torch.where(distance < near, distance, far.clamp(max=self.COUNT - 1))].permute(2, 0, 1)
-
-
-class Stretched(Rotary):
-    """Rotary positions for windows of ``FACTOR`` times the length that a model was trained at.
-
-    Interpolation divides every frequency by the factor. NTK-aware scaling raises the base so that only the lowest
-    frequency is divided by it. YaRN divides those that turn less than once in a training window, keeps those that turn
-    more than ``MOST`` times, goes from one to the other in between, and sharpens the softmax. ``MOST`` is 32 in the
-    paper; in 32 tokens even the highest frequency turns only five times.
-    """
-
-    MOST = 4
-
-    def __init__(self, method: str) -> None:
-        super().__init__(MODEL_DIM // HEADS)
-        size = self.head_dim
-        base = self.base * FACTOR ** (size / (size - 2)) if method == "NTK-aware" else self.base
-        self.frequencies = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
-        self.scale = 1.0
-        if method == "interpolation":
-            self.frequencies /= FACTOR
-        elif method == "YaRN":
-            turns = TRAINED * self.frequencies / (2 * math.pi)
-            kept = ((turns - 1) / (self.MOST - 1)).clamp(0, 1)
-            self.frequencies *= kept + (1 - kept) / FACTOR
-            self.scale = 0.1 * math.log(FACTOR) + 1
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys ``(B, H, n, D)`` at ``positions (n,)``, rotated and scaled."""
-        angles = positions[:, None].double() * self.frequencies
-        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-        return self.scale * torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
 class Block(nn.Module):
@@ -160,6 +121,13 @@ def letters(rows: int, length: int, draw: torch.Generator) -> tuple[Tensor, Tens
     """Random letters, and for each the one ``BACK`` places before it; −100, which counts for nothing, at the start."""
     tokens = torch.randint(LETTERS, (rows, length), generator=draw)
     return tokens, functional.pad(tokens[:, :-BACK], (BACK, 0), value=-100)
+
+
+def parts() -> tuple[Parts, Vocab]:
+    """The English sentences of each part of the corpus as one stream, and their vocabulary."""
+    data = corpus()
+    vocab = Vocab(pair.source for pair in data.train)
+    return {p: stream([x.source for x in getattr(data, p)], vocab, seed=0) for p in ("train", "valid", "test")}, vocab
 
 
 def windows(task: str, ids: Tensor, rows: int, length: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -240,23 +208,10 @@ def fit(task: str, kind: str, seed: int, rate: float, words: Parts, vocab: Vocab
     return model, validate(model, task, words["valid"], TRAINED)
 
 
-def continued(trained: LanguageModel, task: str, method: str, seed: int, rate: float, words: Parts) -> LanguageModel:
-    """A copy of the model, with its positions stretched, trained a little more at the full length if ``rate`` > 0."""
-    model = copy.deepcopy(trained)
-    for block in model.blocks:
-        assert isinstance(block, Block)
-        block.attention.positions = Stretched(method)
-    if rate:
-        train(model, task, words["train"], seed, rate, FURTHER_STEPS, max(TESTED))
-    return model
-
-
 def run(folder: Path) -> dict[str, Any]:
-    """Every kind on both tasks: the rates with the first seed, then all seeds at the best; and rotary stretched."""
+    """Every kind on both tasks: the rates with the first seed, then all seeds at the best."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
-    data = corpus()
-    vocab = Vocab(pair.source for pair in data.train)
-    words = {p: stream([x.source for x in getattr(data, p)], vocab, seed=0) for p in ("train", "valid", "test")}
+    words, vocab = parts()
     training = {
         "trained_at": TRAINED,
         "tested_at": list(TESTED),
@@ -268,12 +223,9 @@ def run(folder: Path) -> dict[str, Any]:
         "layers": LAYERS,
         "letters": LETTERS,
         "back": BACK,
-        "further_steps": FURTHER_STEPS,
-        "further_rates": list(FURTHER_RATES),
         "threads": 1,
     }
-    swept, runs, stretched = [], [], []
-    rotary: dict[tuple[str, int], LanguageModel] = {}
+    swept, runs = [], []
     for task in TASKS:
         for kind in KINDS:
             tried = {rate: fit(task, kind, SEEDS[0], rate, words, vocab) for rate in RATES}
@@ -284,19 +236,5 @@ def run(folder: Path) -> dict[str, Any]:
                 model, loss = tried[best] if seed == SEEDS[0] else fit(task, kind, seed, best, words, vocab)
                 found = test(model, task, words)
                 runs.append({"task": task, "kind": kind, "seed": seed, "rate": best, "valid": loss, "test": found})
-                if kind == "rotary":
-                    rotary[task, seed] = model
             print(rounded([swept[-len(RATES) :], [r["test"] for r in runs[-len(SEEDS) :]]]), flush=True)
-        for method in STRETCHES:
-            first = rotary[task, SEEDS[0]]
-            tries = {rate: continued(first, task, method, SEEDS[0], rate, words) for rate in FURTHER_RATES}
-            losses = {rate: validate(model, task, words["valid"], max(TESTED)) for rate, model in tries.items()}
-            best = min(losses, key=losses.__getitem__)
-            for seed in SEEDS:
-                for rate in (0.0, best):
-                    known = tries[rate] if rate and seed == SEEDS[0] else None
-                    model = known or continued(rotary[task, seed], task, method, seed, rate, words)
-                    about = {"task": task, "method": method, "seed": seed, "rate": rate}
-                    stretched.append(about | {"test": test(model, task, words)})
-                print(rounded(stretched[-2:]), flush=True)
-    return rounded({"training": training, "swept": swept, "runs": runs, "stretched": stretched})
+    return rounded({"training": training, "swept": swept, "runs": runs})
