@@ -1,13 +1,15 @@
 """Which positions extrapolate: small language models trained at length 32 and tested at 32, 64 and 128.
 
 Two tasks. Words: the English sentences of the grammar in one stream; the loss of the same held-out words, with 0, 32
-and 96 further words before them. Copying: random letters, and at each the letter that stood `BACK` places before;
+and 96 further words before them. Copying: random letters, and at each the letter that stood `BACK` positions before;
 only positions can tell which that is.
+
+Each kind of positions is trained at several learning rates with the first seed, and with the other seeds at the rate
+with the lowest validation loss at length 32; longer windows have no part in that choice.
 """
 
 import math
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +24,52 @@ from attn_core.positions import ALiBi, Learned, RelativePositions, Rotary, Sinus
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
-KINDS = ("none", "sinusoidal", "learned", "rotary", "ALiBi")
+KINDS = ("none", "sinusoidal", "learned", "T5", "rotary", "ALiBi")
 TRAINED = 32
 TESTED = (32, 64, 128)
-STEPS = {"words": 1500, "copying": 1500}
+TASKS = ("words", "copying")
+STEPS = 600
 BATCH_SIZE = 32
-LEARNING_RATE = 2e-3
+RATES = (3e-3, 1e-2, 3e-2)
 MODEL_DIM, HEADS, LAYERS = 64, 4, 2
 LETTERS, BACK = 32, 5
-TEST_WINDOWS = 256
+TEST_WINDOWS = 128
+
+Parts = dict[str, Tensor]
+
+
+class Buckets(nn.Module):
+    """T5's relative positions: a learned bias for each head and bucket of distances, the same in all layers.
+
+    Distances below half the number of buckets have one each; the others share theirs, and all from ``TRAINED`` on
+    share the last. Keys after the query, which the causal mask hides, are in the first.
+    """
+
+    COUNT = 16
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(self.COUNT, HEADS))
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """``x`` as it is."""
+        return x
+
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """The bias ``(H, T, S)``."""
+        distance = (query_positions[:, None] - key_positions).clamp(min=0)
+        near = self.COUNT // 2
+        share = (distance.clamp(min=1) / near).log() / math.log(TRAINED / near)
+        far = near + (share * (self.COUNT - near)).long()
+        return self.table[torch.where(distance < near, distance, far.clamp(max=self.COUNT - 1))].permute(2, 0, 1)
 
 
 class Block(nn.Module):
-    """Causal self-attention and a feed-forward network, each behind a normalisation and beside a shortcut."""
+    """Causal self-attention and a feed-forward network, each after a normalisation and with a residual connection."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, positions: RelativePositions | None) -> None:
         super().__init__()
-        inside: dict[str, RelativePositions] = {"rotary": Rotary(MODEL_DIM // HEADS), "ALiBi": ALiBi(HEADS)}
-        self.attention = MultiHeadAttention(MODEL_DIM, HEADS, positions=inside.get(kind))
+        self.attention = MultiHeadAttention(MODEL_DIM, HEADS, positions=positions)
         self.feed_forward = nn.Sequential(
             nn.Linear(MODEL_DIM, 4 * MODEL_DIM), nn.ReLU(), nn.Linear(4 * MODEL_DIM, MODEL_DIM)
         )
@@ -60,7 +90,12 @@ class LanguageModel(nn.Module):
         # The learned table has rows for every tested position, but only the first 32 are ever trained.
         added = {"sinusoidal": Sinusoidal(MODEL_DIM), "learned": Learned(max(TESTED), MODEL_DIM)}
         self.positions = added.get(kind, nn.Identity())
-        self.blocks = nn.Sequential(*(Block(kind) for _ in range(LAYERS)))
+        inside: dict[str, RelativePositions] = {
+            "T5": Buckets(),
+            "rotary": Rotary(MODEL_DIM // HEADS),
+            "ALiBi": ALiBi(HEADS),
+        }
+        self.blocks = nn.Sequential(*(Block(inside.get(kind)) for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(MODEL_DIM)
         self.logits = nn.Linear(MODEL_DIM, vocab_size)
 
@@ -88,26 +123,48 @@ def letters(rows: int, length: int, draw: torch.Generator) -> tuple[Tensor, Tens
     return tokens, functional.pad(tokens[:, :-BACK], (BACK, 0), value=-100)
 
 
-def train(model: LanguageModel, task: str, ids: Tensor, seed: int) -> float:
-    """Train at length ``TRAINED``; the mean loss of the last 100 steps. The batches depend on the seed alone."""
+def parts() -> tuple[Parts, Vocab]:
+    """The English sentences of each part of the corpus as one stream, and their vocabulary."""
+    data = corpus()
+    vocab = Vocab(pair.source for pair in data.train)
+    return {p: stream([x.source for x in getattr(data, p)], vocab, seed=0) for p in ("train", "valid", "test")}, vocab
+
+
+def windows(task: str, ids: Tensor, rows: int, length: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Windows drawn at random, and what is to be predicted at each of their tokens."""
+    if task == "copying":
+        return letters(rows, length, draw)
+    return cut(ids, torch.randint(length, len(ids) - 1, (rows,), generator=draw), length)
+
+
+def train(
+    model: LanguageModel, task: str, ids: Tensor, seed: int, rate: float, steps: int = STEPS, length: int = TRAINED
+) -> float:
+    """Train on windows of ``length``, as many tokens a step at any length; the mean loss of the last 100 steps.
+
+    The windows depend on the seed alone.
+    """
     draw = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
-    steps, losses = STEPS[task], []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    losses = []
     for step in range(steps):
-        if task == "words":
-            ends = torch.randint(TRAINED, len(ids) - 1, (BATCH_SIZE,), generator=draw)
-            tokens, wanted = cut(ids, ends, TRAINED)
-        else:
-            tokens, wanted = letters(BATCH_SIZE, TRAINED, draw)
-        warm, share = min(1.0, (step + 1) / 100), step / steps
-        optimizer.param_groups[0]["lr"] = LEARNING_RATE * warm * 0.5 * (1 + math.cos(math.pi * share))
+        tokens, wanted = windows(task, ids, BATCH_SIZE * TRAINED // length, length, draw)
+        warm, share = min(1.0, 10 * (step + 1) / steps), step / steps
+        optimizer.param_groups[0]["lr"] = rate * warm * 0.5 * (1 + math.cos(math.pi * share))
         loss = functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    return sum(losses[-100:]) / 100
+    return sum(losses[-100:]) / len(losses[-100:])
+
+
+@torch.no_grad()
+def validate(model: LanguageModel, task: str, ids: Tensor, length: int) -> float:
+    """The loss on validation windows of ``length``."""
+    tokens, wanted = windows(task, ids, TEST_WINDOWS, length, torch.Generator().manual_seed(4321))
+    return functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten()).item()
 
 
 @torch.no_grad()
@@ -138,31 +195,29 @@ def test_copying(model: LanguageModel) -> dict[str, Any]:
     return found
 
 
-def measure(task: str, kind: str, seed: int, words: dict[str, Tensor], vocab: Vocab) -> dict[str, Any]:
-    """One model, trained and tested."""
+def test(model: LanguageModel, task: str, words: Parts) -> dict[str, Any]:
+    """What is reported of a model."""
+    return test_words(model, words["test"]) if task == "words" else test_copying(model)
+
+
+def fit(task: str, kind: str, seed: int, rate: float, words: Parts, vocab: Vocab) -> tuple[LanguageModel, float]:
+    """A trained model, and its validation loss."""
     torch.manual_seed(seed)
     model = LanguageModel(len(vocab) if task == "words" else LETTERS, kind)
-    started = time.perf_counter()
-    loss = train(model, task, words["train"], seed)
-    seconds = time.perf_counter() - started
-    model.eval()
-    found = test_words(model, words["test"]) if task == "words" else test_copying(model)
-    print(f"{task}, {kind}, seed {seed}: {rounded(found)}; {seconds:.0f} s", flush=True)
-    return rounded({"task": task, "kind": kind, "seed": seed, "train_loss": loss, "seconds": seconds, "test": found})
+    train(model, task, words["train"], seed, rate)
+    return model, validate(model, task, words["valid"], TRAINED)
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Every kind on both tasks with every seed."""
+    """Every kind on both tasks: the rates with the first seed, then all seeds at the best."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
-    data = corpus()
-    vocab = Vocab(pair.source for pair in data.train)
-    words = {part: stream([p.source for p in getattr(data, part)], vocab, seed=0) for part in ("train", "test")}
+    words, vocab = parts()
     training = {
         "trained_at": TRAINED,
         "tested_at": list(TESTED),
         "steps": STEPS,
         "batch_size": BATCH_SIZE,
-        "learning_rate": LEARNING_RATE,
+        "rates": list(RATES),
         "model_dim": MODEL_DIM,
         "heads": HEADS,
         "layers": LAYERS,
@@ -170,5 +225,16 @@ def run(folder: Path) -> dict[str, Any]:
         "back": BACK,
         "threads": 1,
     }
-    runs = [measure(task, kind, seed, words, vocab) for seed in SEEDS for task in STEPS for kind in KINDS]
-    return {"training": training, "runs": runs}
+    swept, runs = [], []
+    for task in TASKS:
+        for kind in KINDS:
+            tried = {rate: fit(task, kind, SEEDS[0], rate, words, vocab) for rate in RATES}
+            losses = {rate: loss for rate, (_, loss) in tried.items()}
+            best = min(losses, key=losses.__getitem__)
+            swept += [{"task": task, "kind": kind, "rate": rate, "valid": loss} for rate, loss in losses.items()]
+            for seed in SEEDS:
+                model, loss = tried[best] if seed == SEEDS[0] else fit(task, kind, seed, best, words, vocab)
+                found = test(model, task, words)
+                runs.append({"task": task, "kind": kind, "seed": seed, "rate": best, "valid": loss, "test": found})
+            print(rounded([swept[-len(RATES) :], [r["test"] for r in runs[-len(SEEDS) :]]]), flush=True)
+    return rounded({"training": training, "swept": swept, "runs": runs})

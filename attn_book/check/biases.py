@@ -10,8 +10,8 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import ALiBi
 
-_PAGE = "chapters/05_self_attention"
-_ADDED = (_PAGE, "Added, or inside the scores?")
+_PAGE = "chapters/00_positions"
+_INSIDE = (_PAGE, "Positions inside the scores")
 _ALIBI = (_PAGE, "ALiBi")
 
 
@@ -139,7 +139,7 @@ relative_bias = Check(
             lambda table, *positions: _looked_up(table, -_ahead(*positions)),
             "keys before and after the query are exchanged",
             "Column r is for a key at the query's own position, and the columns after it for keys that come later.",
-            _ADDED,
+            _INSIDE,
         ),
         Misconception(
             lambda table, *positions: _looked_up(table, _ahead(*positions).abs()),
@@ -151,19 +151,19 @@ relative_bias = Check(
             lambda table, *positions: table[:, _ahead(*positions) + table.shape[1] // 2],
             "the distance is not clipped to the reach of the table",
             "An index past the end raises an error, and a negative one silently counts from the end.",
-            _ADDED,
+            _INSIDE,
         ),
         Misconception(
             _wrapped,
             "distances past the reach wrap around to the other side",
             "All larger distances share the outermost entry.",
-            _ADDED,
+            _INSIDE,
         ),
         Misconception(
             _silent,
             "distances past the reach get no bias",
             "They should share the outermost entry.",
-            _ADDED,
+            _INSIDE,
         ),
         Misconception(
             lambda table, query_positions, key_positions: _looked_up(
@@ -171,13 +171,13 @@ relative_bias = Check(
             ),
             "the positions are counted from 0 instead of taken from the arguments",
             "The last words of a sentence keep their positions when they arrive without the earlier words.",
-            _ADDED,
+            _INSIDE,
         ),
         Misconception(
             lambda table, *positions: _looked_up(table, _ahead(*positions)).mT.contiguous(),
             "queries and keys are exchanged in the result",
             "A row belongs to a query: the shape is (H, T, S).",
-            _ADDED,
+            _INSIDE,
         ),
     ],
     hints=[

@@ -11,9 +11,8 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import sinusoidal
 
-_PAGE = "chapters/05_self_attention"
-_WHERE = (_PAGE, "Where am I?")
-_WAVES = (_PAGE, "Counting with waves")
+_PAGE = "chapters/00_positions"
+_WHERE = (_PAGE, "Sinusoidal positions")
 _SHIFT = (_PAGE, "A shift is a rotation")
 
 
@@ -88,7 +87,7 @@ sinusoids = Check(
             lambda positions, d, base: waves(positions, d, _frequencies(d, base, -1.0)),
             "the frequencies rise from pair to pair",
             "The frequencies must fall: the exponent is negative.",
-            _WAVES,
+            _WHERE,
         ),
         Misconception(
             lambda positions, d, base: waves(positions, d, _frequencies(d, 10_000.0)),

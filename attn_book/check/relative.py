@@ -12,10 +12,10 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.check.positional import waves
 from attn_core.positions import Rotary
 
-_PAGE = "chapters/05_self_attention"
-_WHERE = (_PAGE, "Where am I?")
-_ADDED = (_PAGE, "Added, or inside the scores?")
-_ROTARY = (_PAGE, "Rotary")
+_PAGE = "chapters/00_positions"
+_WHERE = (_PAGE, "Sinusoidal positions")
+_INSIDE = (_PAGE, "Positions inside the scores")
+_ROTARY = (_PAGE, "Rotary positions")
 _SCALE = ("chapters/01_pooling", "Why divide by √d?")
 
 
@@ -120,7 +120,7 @@ rotary_scores = Check(
             lambda q, k, query_positions, key_positions: _dot(_add(q, query_positions), _add(k, key_positions)),
             "sinusoids are added instead of used for a rotation",
             "A product of sums has four terms, and depends on more than the difference.",
-            _ADDED,
+            _INSIDE,
         ),
     ],
     hints=[

@@ -39,7 +39,6 @@ SOURCES = {
         "15": "the sets of four heads but the empty one, 2^4 - 1",
         "24,000": "the training set of corpus(), on which recorded/heads.py trains",
     },
-    "05_self_attention": {"3.5": "a section of Vaswani et al. 2017"},
     "06_transformer": {"213": "Vaswani et al. 2017, table 3", "150000": "part of a command of recorded/scale.py"},
     "07_flash": {"227": "NVIDIA's tuning guide for the H100"},
     "08_serving": {
