@@ -31,7 +31,7 @@ def renamed(toc: dict[str, Any]) -> dict[str, str]:
 
 
 def numbered(text: str, names: dict[str, str]) -> str:
-    """The text with the new names, and with their numbers in links such as ``[chapter 7](07_flash)``."""
+    """The text with the new names, and with their numbers in links such as ``[chapter 8](08_flash)``."""
     text = re.sub(rf"(?<!\w)({'|'.join(names)})(?!\w)", lambda name: names[name[0]], text)
     return re.sub(
         r"(\[[Cc]hapter )\d+(\]\((?:chapters/)?)(\d\d)(?=_\w)",

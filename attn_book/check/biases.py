@@ -10,7 +10,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import ALiBi
 
-_PAGE = "chapters/00_positions"
+_PAGE = "chapters/06_positions"
 _INSIDE = (_PAGE, "Positions inside the scores")
 _ALIBI = (_PAGE, "ALiBi")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import sinusoidal
 
-_PAGE = "chapters/00_positions"
+_PAGE = "chapters/06_positions"
 _WHERE = (_PAGE, "Sinusoidal positions")
 _SHIFT = (_PAGE, "A shift is a rotation")
 

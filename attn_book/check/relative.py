@@ -12,7 +12,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.check.positional import waves
 from attn_core.positions import Rotary
 
-_PAGE = "chapters/00_positions"
+_PAGE = "chapters/06_positions"
 _WHERE = (_PAGE, "Sinusoidal positions")
 _INSIDE = (_PAGE, "Positions inside the scores")
 _ROTARY = (_PAGE, "Rotary positions")

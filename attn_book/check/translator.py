@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/06_transformer"
+_PAGE = "chapters/07_transformer"
 _BLOCK = (_PAGE, "By hand")
 _NORM = (_PAGE, "Why layer norm")
 _TRAIN = (_PAGE, "Train it")

@@ -81,8 +81,8 @@ def test_every_kind_of_text_beyond_sphinx_is_found(translation):
     figures = dict(translation.figure_messages())
     assert "softmax" in figures and not [text for text in figures if len(text) < 2]
     stored = dict(translation.stored_messages())
-    quiz = json.loads((ROOT / "chapters" / "quizzes" / "06_transformer.json").read_text(encoding="utf-8"))
-    assert stored[quiz[0]["question"]] == "chapters/06_transformer.ipynb"
+    quiz = json.loads((ROOT / "chapters" / "quizzes" / "07_transformer.json").read_text(encoding="utf-8"))
+    assert stored[quiz[0]["question"]] == "chapters/07_transformer.ipynb"
     cells = dict(translation.cell_messages())
     assert "Widget: the bandwidth" in cells and any(text.startswith("Temperature against time.") for text in cells)
     recorded = json.loads((ROOT / "recorded" / "results" / "landing.json").read_text(encoding="utf-8"))

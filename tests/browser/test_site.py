@@ -81,7 +81,7 @@ def test_the_landing_heatmap_is_live(visit, width):
     assert seen.wrong == []
 
 
-@pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/06_transformer.html"])
+@pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/07_transformer.html"])
 def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     seen = visit(path)
     card = seen.page.locator(".attn-translator").first
@@ -115,7 +115,7 @@ def test_without_scripts_the_heatmap_is_a_picture(visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_without_scripts_the_palette_holds(visit, theme):
-    page = visit("chapters/07_flash.html", theme=theme, java_script_enabled=False).page
+    page = visit("chapters/08_flash.html", theme=theme, java_script_enabled=False).page
     link, text = (page.locator(f"article {tag}").first for tag in ("p a", "p"))
     colour = "e => getComputedStyle(e).color"
     assert link.evaluate(colour) == "rgb(90, 58, 166)" and text.evaluate(colour) == "rgb(34, 38, 46)"
