@@ -208,7 +208,8 @@ def test_a_shared_link_shows_a_picture_of_the_page():
             with Image.open(site.HTML / said["og:image"].removeprefix(site_address)) as picture:
                 assert picture.format == "PNG" and picture.size == (1200, 630)
                 drawn[page] = picture.crop((0, 0, 480, 630)).tobytes()
-    assert len({drawn[page] for page in drawn if re.search(r"/\d\d_", page)} | {drawn["index.html"]}) == 15
+    apart = [page for page in drawn if page == "index.html" or re.search(r"/\d\d_", page)]
+    assert len({drawn[page] for page in apart}) == len(apart) > 10
 
 
 def test_the_page_for_addresses_that_lead_nowhere_stands_at_any_depth():
