@@ -24,7 +24,7 @@ def waiting(page):
 def test_most_boxes_ask(visit):
     page = visit(PAGES[-1]).page
     boxes, forms = (page.locator(what).count() for what in (".admonition.predict", "form.prediction"))
-    assert len(PAGES) == 14 and 0.8 * boxes < forms <= boxes
+    assert len(PAGES) > 10 and 0.8 * boxes < forms <= boxes
     assert not page.locator(".unanswered").first.is_visible()
 
 
