@@ -21,7 +21,7 @@ PREFERENCES = {
     "network.proxy.ssl_port": 9,
     "ui.prefersReducedMotion": 1,
 }
-KEYS = {"Enter": "\ue007", "ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+KEYS = {"Enter": "\ue007", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
 EVENTS = ["log.entryAdded", "network.beforeRequestSent", "network.fetchError", "network.responseCompleted"]
 CALL = "async (text, ...own) => JSON.stringify(await (%s)(...own, ...JSON.parse(text)))"
 # Five frames after the last change in an element.
