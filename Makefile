@@ -89,8 +89,10 @@ widgets: setup  ## put today's scripts and styles into the notebooks' widgets, r
 api: setup  ## write the page of public names
 	@$(PY) website/api.py
 
+# The instructors' page adds these times up.
 heads: setup  ## write into each chapter's opening how long it takes
 	@$(PY) website/heads.py
+	@$(PY) website/execute.py chapters/instructors.ipynb
 
 number: setup  ## number the chapters as _toc.yml lists them, files and mentions
 	@$(PY) website/number.py
