@@ -6,6 +6,7 @@ Reads ``submitted/STUDENT/ASSIGNMENT/``; writes ``autograded/STUDENT/ASSIGNMENT/
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import sys
@@ -15,8 +16,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 
 import nbformat
+from sqlalchemy.exc import OperationalError
 
 from exercises.gradebook import HERE, open_gradebook, record
 from exercises.grading import Graded, grade
@@ -31,10 +34,10 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["exercises.grading"])
 
 
-def grade_apart(folder: Path, source: Path, released: Path, seconds: float) -> Graded:
-    """Grade in a process of its own, which may even crash."""
+def grade_apart(folder: Path, source: Path, released: Path, seconds: float, refuse: bool, processor: int) -> Graded:
+    """Grade in a process of its own, which may even crash, on one processor, which it cannot leave."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
-    process = _PROCESSES.Process(target=_send, args=(theirs, folder, source, released, seconds))
+    process = _PROCESSES.Process(target=_send, args=(theirs, folder, source, released, seconds, refuse, processor))
     process.start()
     theirs.close()
     try:
@@ -48,8 +51,11 @@ def grade_apart(folder: Path, source: Path, released: Path, seconds: float) -> G
         process.join()
 
 
-def _send(pipe: Connection, folder: Path, source: Path, released: Path, seconds: float) -> None:
-    pipe.send(grade(folder, source, released, seconds))
+def _send(
+    pipe: Connection, folder: Path, source: Path, released: Path, seconds: float, refuse: bool, processor: int
+) -> None:
+    os.sched_setaffinity(0, {processor})
+    pipe.send(grade(folder, source, released, seconds, refuse=refuse))
 
 
 def submissions(course: Path, wanted: list[str]) -> Iterator[tuple[str, str]]:
@@ -62,14 +68,23 @@ def submissions(course: Path, wanted: list[str]) -> Iterator[tuple[str, str]]:
             )
 
 
-def grade_all(course: Path, wanted: list[str], *, jobs: int, seconds: float = SECONDS) -> dict[tuple[str, str], Graded]:
+def grade_all(
+    course: Path, wanted: list[str], *, jobs: int, seconds: float = SECONDS, refuse: bool = False
+) -> dict[tuple[str, str], Graded]:
     """Grade everything, some at a time; a line for each as soon as it is done."""
     found = list(submissions(course, wanted))
+    free: SimpleQueue[int] = SimpleQueue()
+    for _, processor in zip(range(jobs), itertools.cycle(sorted(os.sched_getaffinity(0)))):
+        free.put(processor)
 
     def one(item: tuple[str, str]) -> Graded:
         name, student = item
         source, released = (course / kind / name / f"{name}.ipynb" for kind in ("source", "release"))
-        return grade_apart(course / "submitted" / student / name, source, released, seconds)
+        processor = free.get()
+        try:
+            return grade_apart(course / "submitted" / student / name, source, released, seconds, refuse, processor)
+        finally:
+            free.put(processor)
 
     done = {}
     with ThreadPoolExecutor(jobs) as pool, open_gradebook(course) as book:
@@ -78,7 +93,11 @@ def grade_all(course: Path, wanted: list[str], *, jobs: int, seconds: float = SE
             name, student = item = waiting[finished]
             done[item] = graded = finished.result()
             handed_in = _handed_in(course / "submitted" / student / name, graded.notes)
-            record(book, name, student, graded, handed_in)
+            try:
+                record(book, name, student, graded, handed_in)
+            except OperationalError as error:  # another program has locked it for longer than SQLite waits
+                book.db.rollback()
+                done[item] = graded = Graded(notes=[*graded.notes, f"the gradebook took no points: {error.orig}"])
             if graded.notebook is not None:
                 _write(graded.notebook, course / "autograded" / student / name / f"{name}.ipynb")
             print(_line(name, student, graded), flush=True)
@@ -121,6 +140,7 @@ def main() -> None:
     parser.add_argument("assignments", nargs="*", help="names; all if none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="what a cell may take")
+    parser.add_argument("--refuse", action="store_true", help="no points by tests to code that borrows, until you look")
     parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")
     options = parser.parse_args()
     try:
@@ -128,7 +148,9 @@ def main() -> None:
     except NoSandboxError as error:
         sys.exit(f"make: {error}.")
     begun = time.monotonic()
-    done = grade_all(options.course, options.assignments, jobs=options.jobs, seconds=options.seconds)
+    done = grade_all(
+        options.course, options.assignments, jobs=options.jobs, seconds=options.seconds, refuse=options.refuse
+    )
     if not done:
         sys.exit(
             "make: nothing to grade. Expected submitted/STUDENT/ASSIGNMENT/*.ipynb, "
@@ -137,9 +159,12 @@ def main() -> None:
     seconds = time.monotonic() - begun
     failed = [f"{name}  {student}" for (name, student), graded in done.items() if graded.notebook is None]
     print(f"{len(done) - len(failed)} graded in {seconds:.0f} s, {options.jobs} at a time.")
+    unread = [f"{name}  {student}" for (name, student), graded in done.items() if graded.unread]
+    if unread:
+        print("In these no notebook could be read:", *unread, sep="\n")
     if failed:
         print(*failed, sep="\n")
-        sys.exit("make: these could not be graded; they keep what points they have, and are marked to be looked at.")
+        sys.exit("make: these could not be graded; they keep what points they have.")
 
 
 if __name__ == "__main__":

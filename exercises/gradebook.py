@@ -50,6 +50,11 @@ def scores(book: Gradebook) -> Iterable[dict[str, Any]]:
         yield {"student": student, "points": points}
 
 
+def _plain(text: str | None) -> str:
+    """What a person wrote, so that no spreadsheet takes it for a formula."""
+    return f"'{text}" if text and text[0] in "=+-@\t\r" else text or ""
+
+
 def write_csv(book: Gradebook, path: Path) -> None:
     """A table with a row for each student and a column for each assignment, the last one their sum."""
     names = [assignment.name for assignment in book.assignments]
@@ -59,7 +64,8 @@ def write_csv(book: Gradebook, path: Path) -> None:
         for row in scores(book):
             one, points = row["student"], row["points"]
             given = [points[name] for name in names]
-            out.writerow([one.id, one.last_name, one.first_name, one.email, *given, sum(p or 0 for p in given)])
+            about = [_plain(text) for text in (one.last_name, one.first_name, one.email)]
+            out.writerow([one.id, *about, *given, sum(p or 0 for p in given)])
 
 
 def write_canvas(book: Gradebook, path: Path) -> None:
@@ -72,7 +78,7 @@ def write_canvas(book: Gradebook, path: Path) -> None:
         out.writerow(["    Points Possible", "", "", "", "", *(most for _, most in assignments)])
         for row in scores(book):
             one = row["student"]
-            name = ", ".join(part for part in (one.last_name, one.first_name) if part)
+            name = _plain(", ".join(part for part in (one.last_name, one.first_name) if part))
             given = ["" if row["points"][name] is None else row["points"][name] for name, _ in assignments]
             out.writerow([name, one.lms_user_id or "", "", one.id, "", *given])
 

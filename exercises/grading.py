@@ -10,6 +10,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
+from exercises.borrowed import borrowed
 from exercises.judge import Sandbox, Shown, StudentError, StudentObject, run_tests, student_process
 from exercises.submission import (
     NOT_ANSWERED,
@@ -34,12 +35,14 @@ class Graded:
     points: dict[str, float | None] = field(default_factory=dict)
     notebook: NotebookNode | None = None  # None: it could not be graded, and a person must look
     notes: list[str] = field(default_factory=list)
+    unread: bool = False  # there was no notebook, or none that can be read
 
 
-def grade(folder: Path, source_path: Path, released_path: Path, seconds: float) -> Graded:
+def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, *, refuse: bool = False) -> Graded:
     """Grade what a student has handed in in ``folder``, against the assignment with its solutions and as released.
 
-    A cell may take so many seconds, and a call by a test a quarter of that.
+    A cell may take so many seconds, and a call by a test a quarter of that. With ``refuse``, code that borrows what the
+    assignment does not (borrowed.py) earns nothing by tests until a person has looked.
     Never raises: where it could not be graded, the notes say why.
     """
     done = Graded()
@@ -48,10 +51,15 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float) 
         path, done.notes = find(folder, released_path.stem)
         submission = Submission(cells=list(released.cells)) if path is None else read(path, released)
         done.notes += submission.notes
+        done.unread = not submission.found
+        taken = borrowed(submission.cells, released)
+        done.notes += [f"the code uses {name}, which the assignment does not" for name in taken]
         with student_process(seconds=seconds) as student:
             shown = _run(submission.cells, student, done.notes)
             verdicts = _test(source, student)
         _write(done, submission.cells, released, shown, verdicts)
+        if refuse and taken:
+            done.points = dict.fromkeys(done.points)
     except (Exception, StudentError) as error:  # one that fails never stops the others
         return Graded(notes=[*done.notes, f"it could not be graded: {type(error).__name__}: {str(error)[:500]}"])
     return done

@@ -13,6 +13,7 @@ import os
 import re
 import selectors
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -66,13 +67,15 @@ class Sandbox:
         self.failed = ""
         requests, self._write = os.pipe()
         self._read, answers = os.pipe()
-        self._process = subprocess.Popen(
-            sandbox.command(requests, answers),
-            pass_fds=(requests, answers),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with tempfile.TemporaryFile() as rules:
+            sandbox.write_filter(rules)
+            self._process = subprocess.Popen(
+                sandbox.command(requests, answers, rules.fileno()),
+                pass_fds=(requests, answers, rules.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         os.close(requests)
         os.close(answers)
         self._rest, self._shown = b"", 0

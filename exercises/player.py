@@ -18,7 +18,6 @@ import torch
 from torch import isclose  # by itself: what a notebook does to torch must not decide what the grader is told
 from wire import from_line, pack, tensors, to_line, unpack
 
-NOBODY = 65534
 PRINTED = 20_000  # characters of output kept from a cell
 PICTURE = 500_000
 
@@ -27,14 +26,14 @@ class TooLongError(Exception):
     """A cell or a call took longer than it may."""
 
 
-def confine(memory: int, processes: int) -> None:
+def confine(memory: int, processes: int, user: int) -> None:
     """Limit this process and give up what rights it has."""
     for kind, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NPROC, processes)):
         resource.setrlimit(kind, (limit, limit))
     if os.getuid() == 0:  # graded by root: the limit on processes does not hold for root
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(user)
+        os.setuid(user)
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
@@ -114,9 +113,9 @@ def encode(png: bytes) -> str:
     return base64.b64encode(png).decode()
 
 
-def serve(requests: int, answers: int, memory: int, processes: int) -> None:
+def serve(requests: int, answers: int, memory: int, processes: int, user: int) -> None:
     """Answer requests until there are no more."""
-    confine(memory, processes)
+    confine(memory, processes, user)
     player = Player()
     with os.fdopen(requests, "rb") as asked, os.fdopen(answers, "wb") as told:
         told.write(to_line({"value": "ready"}))

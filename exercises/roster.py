@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 
+from exercises.course import assignments
 from exercises.gradebook import HERE, open_gradebook
 from exercises.submission import LARGEST
 
@@ -25,9 +26,9 @@ COLUMNS = {
     "name": ("Student",),
     "email": ("email", "Email address"),
 }
-CANVAS = re.compile(r"[^_/]+(?:_LATE)?_(?P<user>\d+)_(?P<number>\d+)_.+\.ipynb")
-MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<number>\d+)_assignsubmission_file_?/?.*\.ipynb")
-STUDENT_ID = re.compile(r"[\w.@+-]+")
+CANVAS = re.compile(r"[^_/]+(?:_LATE)?_(?P<user>\d+)_(?P<number>\d{1,18})_(?P<file>.+\.ipynb)")
+MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<number>\d{1,18})_assignsubmission_file_?/?(?P<file>.*\.ipynb)")
+STUDENT_ID = re.compile(r"[\w.@+-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _student(row: dict[str, str | None], columns: dict[str, str | None], where: 
     about["last_name"] = about["last_name"] or last
     about["first_name"] = about["first_name"] or first
     if not STUDENT_ID.fullmatch(about["id"]) or about["id"].startswith("."):
-        raise ValueError(f"{where}: expected an id of letters, digits and . @ + - _, got {about['id']!r}")
+        raise ValueError(f"{where}: expected an id of at most 100 letters, digits and . @ + - _, got {about['id']!r}")
     return Student(**about)
 
 
@@ -88,53 +89,57 @@ def add_class(book: Gradebook, students: list[Student]) -> None:
 def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -> tuple[list[str], list[str]]:
     """Put the notebooks of a downloaded archive where they will be graded; who has handed in, and what there is to say.
 
-    Of several notebooks of one student the latest counts. Nothing is written outside ``submitted``.
+    Of several notebooks of one student those named after the assignment come before others, and the latest of them
+    counts. Nothing is written outside ``submitted``.
 
     Raises:
         ValueError: the file is no zip archive.
     """
     try:
         zipfile.ZipFile(download).close()
-    except zipfile.BadZipFile as error:  # none at all, cut short, or its directory is damaged
+    except (zipfile.BadZipFile, UnicodeDecodeError) as error:  # none at all, cut short, its directory is damaged
         raise ValueError(f"download: expected a zip archive, got {download.name}: {error}") from None
     by_number = {str(one.lms_user_id): [one.id] for one in book.students if one.lms_user_id}
     by_name: dict[str, list[str]] = {}
     for one in book.students:
         by_name.setdefault(f"{one.first_name} {one.last_name}".strip(), []).append(one.id)
-    done: dict[str, bytes] = {}
+    found: dict[str, dict[str, bytes]] = {}
     notes = []
     with zipfile.ZipFile(download) as archive:
-        for member in sorted(archive.infolist(), key=lambda member: _upload(member.filename)[1]):
+        for member in sorted(archive.infolist(), key=lambda member: _upload(member.filename, assignment)[1:]):
             if member.is_dir():
                 continue
-            whose, _ = _upload(member.filename)
+            whose = _upload(member.filename, assignment)[0]
             owners = by_number.get(whose) or by_name.get(whose) or []
             if len(owners) != 1:
                 why = f"could be from {' or '.join(owners)}" if owners else "belongs to nobody in the class list"
                 notes.append(f"{member.filename}: left out, {why}")
                 continue
             try:
-                done[owners[0]] = _read(archive, member)
+                found.setdefault(owners[0], {})[member.filename] = _read(archive, member)
             except (ValueError, RuntimeError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
                 # too large, encrypted, damaged in one way or another
                 notes.append(f"{member.filename}: left out, {error}")
-    for student, data in done.items():
+    for student, files in found.items():
+        (*others, (name, data)) = files.items()
+        if others:
+            notes.append(f"{student}: {name} counts, not {' or '.join(other for other, _ in others)}")
         place = submitted / student / assignment / f"{assignment}.ipynb"
         if place.exists() and place.read_bytes() != data:
             notes.append(f"{student}: another notebook was collected before; this one takes its place")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
-    return sorted(done), notes
+    return sorted(found), notes
 
 
-def _upload(name: str) -> tuple[str, int]:
-    """Whose upload a file of an archive is (Moodle's name of the person, Canvas's number), and its own number: the
-    later, the greater. In a folder of Moodle the file's own name is the student's choice and says nothing."""
+def _upload(name: str, assignment: str) -> tuple[str, bool, int]:
+    """Whose upload a file of an archive is (Moodle's name of the person, Canvas's number), whether the student named it
+    after the assignment, and its number: the later, the greater. A file's own name never says whose it is."""
     if found := MOODLE.fullmatch(name):
-        return found["name"], int(found["number"])
+        return found["name"], assignment in found["file"], int(found["number"])
     if found := CANVAS.fullmatch(name):
-        return found["user"], int(found["number"])
-    return "", 0
+        return found["user"], assignment in found["file"], int(found["number"])
+    return "", False, 0
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -164,6 +169,9 @@ def main() -> None:
                 add_class(book, found)
                 print(f"{len(found)} students.")
                 return
+            known = assignments(options.course)
+            if options.assignment not in known:
+                raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
             done, notes = collect(book, options.download, options.assignment, options.course / "submitted")
         print(f"{len(done)} collected.", *notes, sep="\n")
     except (OSError, ValueError) as error:

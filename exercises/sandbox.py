@@ -6,11 +6,15 @@ Instructors' guide.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
+
+import pyseccomp
 
 import attn_book
 import attn_core
@@ -22,21 +26,47 @@ PROCESSES = 64
 """Processes and threads for a submission."""
 SCRATCH = 256 * 2**20
 """Bytes that it may write to /tmp, and as many to /dev/shm; all of them are forgotten."""
+NOBODIES = 2**30
+"""Graded by root, each submission runs as a user of its own: this number and the grader's process."""
+REFUSED_CALLS = (
+    # Keys of the session and of the user, which processes share.
+    *("keyctl", "add_key", "request_key"),
+    # New namespaces, in which a process would be root, and what root would do there.
+    *("unshare", "setns", "mount", "umount2", "pivot_root", "chroot"),
+    # Other processes, and the kernel's larger doors.
+    *("ptrace", "process_vm_readv", "process_vm_writev", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup"),
+    # Each submission stays on its processor, so that it slows no other.
+    "sched_setaffinity",
+)
+CLONE_NEWUSER = 0x10000000
 
 
 class NoSandboxError(RuntimeError):
     """This machine cannot shut a process in."""
 
 
-def command(requests: int, answers: int) -> list[str]:
-    """The command that starts a student's process, with the two descriptors that it inherits."""
+def write_filter(file: IO[bytes]) -> None:
+    """Write the filter of system calls that bubblewrap installs."""
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    for name in REFUSED_CALLS:
+        rules.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
+    new_user = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
+    rules.add_rule(pyseccomp.ERRNO(errno.EPERM), "clone", new_user)
+    # A filter cannot see clone3's flags; told that there is none, the C library uses clone.
+    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    rules.export_bpf(file)
+    file.seek(0)
+
+
+def command(requests: int, answers: int, rules: int) -> list[str]:
+    """The command that starts a student's process, with the descriptors that it inherits."""
     packages = [package.__path__[0] for package in (attn_book, attn_core)]
     seen = [sys.prefix, sys.base_prefix, *packages, *_system()]
     binds = [part for path in dict.fromkeys(seen) for part in _bind(Path(path))]
     files = [part for name in ("player.py", "wire.py") for part in ("--ro-bind", str(HERE / name), f"/grading/{name}")]
     return [
         _bubblewrap(),
-        *(*_apart(), "--die-with-parent", "--new-session", "--clearenv"),
+        *(*_apart(), "--die-with-parent", "--new-session", "--clearenv", "--seccomp", str(rules)),
         *("--proc", "/proc", "--dev", "/dev"),
         *(part for place in ("/tmp", "/dev/shm") for part in _scratch(place)),
         *(*binds, *files, "--remount-ro", "/"),
@@ -55,7 +85,8 @@ def command(requests: int, answers: int) -> list[str]:
         *("--setenv", "IPYTHONDIR", "/tmp/ipython", "--setenv", "LANG", "C.UTF-8"),
         # There is no compiler in here: torch.compile gives back what it is given.
         *("--setenv", "TORCH_COMPILE_DISABLE", "1"),
-        *(sys.executable, "/grading/player.py", str(requests), str(answers), str(MEMORY), str(PROCESSES)),
+        *(sys.executable, "/grading/player.py"),
+        *map(str, (requests, answers, MEMORY, PROCESSES, NOBODIES + os.getpid())),
     ]
 
 

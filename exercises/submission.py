@@ -24,6 +24,7 @@ class Submission:
 
     cells: list[NotebookNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    found: bool = False  # whether there was a notebook that could be read
 
 
 def grade_id(cell: NotebookNode) -> str | None:
@@ -99,7 +100,7 @@ def read(path: Path, released: NotebookNode) -> Submission:
                 done.notes.append(f"the cell {name!r} was edited; the original was used")
         met.add(str(name))
     _restore(order, released, met, done.notes)
-    done.cells = order
+    done.cells, done.found = order, bool(theirs)
     return done
 
 

@@ -1,14 +1,16 @@
 """Answers in words, and what happens where a submission cannot be graded."""
 
 import json
+import shutil
 
 import nbformat
 import pytest
 from nbformat.v4 import new_markdown_cell
+from sqlalchemy.exc import OperationalError
 
 from exercises.grade import grade_all, grade_apart
 from exercises.gradebook import open_gradebook, record
-from exercises.grading import Graded
+from exercises.grading import Graded, grade
 from tests.exercises.course import answered, cell_named, hand_in, make_course, released, solutions, with_cell
 
 NAME = "01_pooling"
@@ -62,6 +64,31 @@ def test_text_that_no_file_can_hold_stops_nobody(course, graded):
     assert len(list(course.glob("autograded/*/*/*.ipynb"))) == 7 and not list(course.glob("autograded/*/*/*.part"))
 
 
+def test_borrowed_code_is_noted_and_earns_nothing_by_tests_where_it_is_refused(course, tmp_path):
+    right = solutions(course, NAME)
+    taken = f"from attn_core import attention as ready\n{right['attention']}"
+    hand_in(tmp_path, "eve", NAME, answered(course, NAME, {**right, "attention": taken}))
+    paths = [course / kind / NAME / f"{NAME}.ipynb" for kind in ("source", "release")]
+    noted, refused = (grade(tmp_path / "submitted/eve" / NAME, *paths, 12, refuse=refuse) for refuse in (False, True))
+    assert noted.notes == refused.notes == ["the code uses attn_core.attention, which the assignment does not"]
+    assert noted.points["attention_hidden"] > 0 and set(refused.points.values()) == {None}
+
+
+def test_a_locked_gradebook_loses_one_line_and_nothing_else(course, tmp_path, monkeypatch, capsys):
+    def locked(book, name, student, *_):
+        if student == "ada":
+            raise OperationalError("", {}, Exception("database is locked"))
+
+    for student in ("ada", "alan"):
+        hand_in(tmp_path, student, NAME, released(course, NAME))
+    for kind in ("source", "release"):
+        shutil.copytree(course / kind, tmp_path / kind)
+    monkeypatch.setattr("exercises.grade.record", locked)
+    done = grade_all(tmp_path, [], jobs=1)
+    assert done[NAME, "ada"].notebook is None and "database is locked" in done[NAME, "ada"].notes[-1]
+    assert done[NAME, "alan"].notebook is not None and "NOT GRADED" in capsys.readouterr().out
+
+
 def test_a_time_is_read_or_said_to_be_none(course, graded):
     assert graded["odd time"].notes == ["its timestamp.txt holds no time"] and graded["in time"].notes == []
     with open_gradebook(course) as book:
@@ -83,5 +110,5 @@ def test_what_could_not_be_graded_keeps_its_points_and_is_marked(course, graded)
 
 def test_a_grader_that_fails_says_so_and_gives_no_points(course, tmp_path):
     released_path = course / "release" / NAME / f"{NAME}.ipynb"
-    done = grade_apart(tmp_path, tmp_path / "missing.ipynb", released_path, 8)
+    done = grade_apart(tmp_path, tmp_path / "missing.ipynb", released_path, 8, False, 0)
     assert done.notebook is None and done.points == {} and "could not be graded: FileNotFoundError" in done.notes[0]

@@ -1,11 +1,12 @@
 """Class lists and downloads, as nbgrader, Canvas and Moodle write them."""
 
+import csv
 import zipfile
 
 import pytest
 
-from exercises.gradebook import open_gradebook
-from exercises.roster import Student, add_class, collect, read_class
+from exercises.gradebook import open_gradebook, write_canvas, write_csv
+from exercises.roster import Student, add_class, collect, main, read_class
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Essay (17)
     Points Possible,,,,,10
@@ -54,9 +55,10 @@ def test_three_kinds_of_class_list_say_the_same(listed, text):
             "class.csv: expected a column id or SIS Login ID or Username or ID number, got name, points",
         ),
         ("", "got none"),
-        ("id\nada\n\n../x\n", "class.csv, line 4: expected an id of letters"),
+        ("id\nada\n\n../x\n", "class.csv, line 4: expected an id of at most 100 letters"),
         ("id,email\n,a@b\n", "line 2: expected an id"),
         ("id\n.ssh\n", "line 2: expected an id"),
+        (f"id\n{'a' * 300}\n", "line 2: expected an id of at most 100 letters"),
         ("id\nada\nada\n", "expected each id once, got ada more than once"),
     ],
 )
@@ -91,7 +93,40 @@ def test_a_download_of_canvas_is_sorted_by_student_and_the_latest_counts(book, t
     assert done == ["ada", "alan"]
     assert (tmp_path / "submitted/ada/pooling/pooling.ipynb").read_text() == "second"
     assert (tmp_path / "submitted/alan/pooling/pooling.ipynb").read_text() == "his"
-    assert len(left) == 2 and all("belongs to nobody in the class list" in line for line in left)
+    *nobodies, twice = left
+    assert len(nobodies) == 2 and all("belongs to nobody in the class list" in line for line in nobodies)
+    assert twice == f"ada: {[*members][1]} counts, not {[*members][0]}"
+
+
+def test_of_two_files_the_one_named_after_the_assignment_counts_and_this_is_said(book, tmp_path):
+    members = {"lovelaceada_101_5_01_pooling.ipynb": "hers", "lovelaceada_101_6_scratch.ipynb": "not this"}
+    _, notes = collect(book, archive(tmp_path, members), "01_pooling", tmp_path / "submitted")
+    assert (tmp_path / "submitted/ada/01_pooling/01_pooling.ipynb").read_text() == "hers"
+    assert notes == [f"ada: {[*members][0]} counts, not {[*members][1]}"]
+
+
+def test_a_number_of_thousands_of_digits_stops_nobody(book, tmp_path):
+    members = {f"x_101_{'9' * 5000}_a.ipynb": "?", "turingalan_102_3_b.ipynb": "his"}
+    assert collect(book, archive(tmp_path, members), "p", tmp_path / "submitted")[0] == ["alan"]
+
+
+def test_an_assignment_that_there_is_not_is_refused(tmp_path, monkeypatch, capsys):
+    (tmp_path / "source/p").mkdir(parents=True)
+    (tmp_path / "source/p/p.ipynb").touch()
+    path = archive(tmp_path, {"lovelaceada_101_5_a.ipynb": "hers"})
+    monkeypatch.setattr("sys.argv", ["make", "--course", str(tmp_path), "collect", "q", str(path)])
+    with pytest.raises(SystemExit, match="assignment: expected one of p, got 'q'"):
+        main()
+    assert not (tmp_path / "submitted").exists()
+
+
+def test_no_name_becomes_a_formula(tmp_path):
+    with open_gradebook(tmp_path) as book:
+        add_class(book, [Student("eve", "=1+1", "@x", "-a@example.org")])
+        for write in (write_csv, write_canvas):
+            write(book, tmp_path / "grades.csv")
+            (*_, row) = csv.reader((tmp_path / "grades.csv").read_text().splitlines())
+            assert not any(value.startswith(tuple("=+-@")) for value in row), row
 
 
 def test_a_download_of_moodle_is_sorted_by_name(book, tmp_path):

@@ -1,10 +1,14 @@
 """What a student's process can see and do, and how it ends."""
 
+import errno
+import os
+
+import pyseccomp
 import pytest
 import torch
 
 from exercises.judge import PRINTED, SECRET, SECRET_STOP, SHOWN, StudentError, run_tests, student_process
-from exercises.sandbox import check_sandbox
+from exercises.sandbox import CLONE_NEWUSER, NOBODIES, check_sandbox
 from tests.exercises.course import KIT, ROOT
 
 LAYER = """
@@ -89,6 +93,28 @@ def test_memory_and_processes_are_bounded(student):
     assert "can't allocate" in seen(student, "import torch\ntorch.empty(50 * 2**30, dtype=torch.uint8)")
     fork = "import os, time\nfor _ in range(200):\n    if os.fork() == 0:\n        time.sleep(3)\n        os._exit(0)"
     assert "BlockingIOError" in seen(student, fork)
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("add_key", "b'user', b'name', b'value', 5, -3"),
+        ("unshare", f"{CLONE_NEWUSER}"),
+        ("clone", f"{CLONE_NEWUSER | 17}, 0, 0, 0, 0"),
+        ("ptrace", "0, 0, 0, 0"),
+    ],
+)
+def test_the_kernel_refuses_keys_namespaces_and_looks_at_other_processes(student, name, arguments):
+    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+    library = "import ctypes\nc = ctypes.CDLL(None, use_errno=True)\n"
+    call = f"print(c.syscall({number}, {arguments}), ctypes.get_errno())"
+    assert seen(student, library + call).split()[:2] == ["-1", f"{errno.EPERM}"]
+
+
+def test_a_submission_stays_on_its_processor_as_a_user_of_its_own(student):
+    assert "PermissionError" in seen(student, "import os\nos.sched_setaffinity(0, {0})")
+    user = int(seen(student, "import os\nos.getuid()").split()[-1])
+    assert user == (os.getuid() or NOBODIES + os.getpid())
 
 
 def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there(student):
