@@ -27,7 +27,7 @@ def sentence(notebook: Any, seconds: float, machine: str) -> str:
     """What a chapter's opening says of its time."""
     minutes = max(5, 5 * round(reading_minutes(notebook) / 5))
     run = f"{max(5, 5 * round(seconds / 5))} seconds to run" if seconds < 90 else f"{seconds / 60:.0f} minutes to run"
-    reading = f"about {minutes} minutes for the words alone, code and exercises not worked"
+    reading = f"about {minutes} minutes to read, without working through the code and the exercises"
     return f"**It takes** {reading}, and {run} ({machine})."
 
 

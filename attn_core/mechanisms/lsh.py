@@ -256,7 +256,7 @@ class _ChunkedAttention:
         chunk, tail = self.layout.chunk, x.shape[1:]
         inner = x.stride()
         shape = (len(x) // chunk - 1, 2 * chunk, *tail)
-        return x.as_strided(shape, (chunk * inner[0], *inner), x.storage_offset())
+        return x.as_strided(shape, (chunk * inner[0], *inner))
 
     def gather(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
         """From slots back to tokens: the sum over rounds, ``(N · T, …)``; ``weights (N · T, R, 1)``."""

@@ -19,9 +19,9 @@ def record(**seconds):
 @pytest.mark.parametrize(
     "words, seconds, said",
     [
-        (3, 2.0, "about 5 minutes for the words alone, code and exercises not worked, and 5 seconds to run"),
-        (4_050, 41.0, "about 20 minutes for the words alone, code and exercises not worked, and 40 seconds to run"),
-        (200, 125.0, "about 5 minutes for the words alone, code and exercises not worked, and 2 minutes to run"),
+        (3, 2.0, "about 5 minutes to read, without working through the code and the exercises, and 5 seconds to run"),
+        (4_050, 41.0, "about 20 minutes to read, without working through the code and the exercises, and 40 seconds to run"),
+        (200, 125.0, "about 5 minutes to read, without working through the code and the exercises, and 2 minutes to run"),
     ],
 )
 def test_minutes_and_seconds_are_rounded(words, seconds, said):
