@@ -85,11 +85,19 @@ FAULTS = """async (card, [drawn, theme]) => {
   const found = [];
   const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const look = () => card.outerHTML + [...card.querySelectorAll("canvas")].map((canvas) => canvas.toDataURL()).join();
-  await frames();
-  const before = look();
+  // A busy machine draws late: a look counts once it has stayed the same for a while.
+  const settled = async () => {
+    for (let last = null, same = 0, tries = 0; same < 5 && tries < 200; tries++) {
+      await frames();
+      const now = look();
+      same = now === last ? same + 1 : 0;
+      last = now;
+    }
+    return look();
+  };
+  const before = await settled();
   document.body.classList.toggle("attn-anew");
-  await frames();
-  if (look() !== before) found.push("it looks otherwise when it is laid out anew");
+  if ((await settled()) !== before) found.push("it looks otherwise when it is laid out anew");
   const { width, height } = card.getBoundingClientRect();
   if (width < 300 || height < 100) found.push(`it is ${width} wide and ${height} high`);
   if (card.dataset.theme !== theme) found.push(`its theme is ${card.dataset.theme}`);
