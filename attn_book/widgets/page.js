@@ -94,7 +94,12 @@ function layOut(el, layout, signal) {
     known = contentRect.width;
     if (isNew && known) draw();
   });
-  const themed = new MutationObserver(draw);
+  // A page may hide all that is on it while it changes its theme. The width observed anew is heard of once there is one.
+  const themed = new MutationObserver(() => {
+    known = 0;
+    resized.unobserve(el);
+    resized.observe(el);
+  });
   draw();
   resized.observe(el);
   for (const page of [document.documentElement, document.body]) {

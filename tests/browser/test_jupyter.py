@@ -50,6 +50,13 @@ def theme(page):
     return "light" if page.evaluate("document.body.dataset.jpThemeLight") == "true" else "dark"
 
 
+def wear(page):
+    """Change to the other theme, and wait until the page wears it."""
+    other = {"light": "JupyterLab Dark", "dark": "JupyterLab Light"}[theme(page)]
+    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", other)
+    page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=other)
+
+
 def visit(browser, server, view, path, known="never"):
     """Run a notebook; see, use, leave and see again each of its widgets. Errors that hold `known` are expected."""
     with jupyter.opened(browser, server, view, path.name) as seen:
@@ -72,11 +79,12 @@ def visit(browser, server, view, path, known="never"):
             left = drawn.watched(card, name)
             # Far away, the theme changes; back again, the widget is as it was left, and follows.
             jupyter.scroll(page, 0 if number > len(cells) / 2 else len(cells) - 1, GONE, card)
-            other = {"light": "JupyterLab Dark", "dark": "JupyterLab Light"}[theme(page)]
-            page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", other)
+            wear(page)
             jupyter.scroll(page, number, SEEN, card)
             assert drawn.faults(card, name, theme(page)) == [], name
             assert drawn.watched(card, name) == left
+            wear(page)  # now in view, while JupyterLab hides everything for a moment
+            assert drawn.faults(card, name, theme(page)) == [], name
             use(page, card, name)
         assert [error for error in seen.wrong if known not in error] == []
 
