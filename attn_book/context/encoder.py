@@ -9,7 +9,8 @@ from attn_core import masks
 from attn_core.contract import check_mask, check_tokens
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
-from attn_core.transformer.layers import AddNorm, FeedForward, Mechanism
+from attn_core.transformer.feed_forward import FeedForward
+from attn_core.transformer.layers import AddNorm, Mechanism
 from attn_core.transformer.stacks import TokenEmbedding, placed
 
 

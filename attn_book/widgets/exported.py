@@ -15,7 +15,7 @@ from attn_core.mechanisms.dense import Dense
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Learned, Sinusoidal
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.transformer import Transformer
+from attn_core.transformer import Transformer, TransformerConfig
 
 _TOP = 127  # the greatest code
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -109,6 +109,10 @@ def _transformer(model: Transformer) -> tuple[dict[str, Any], tuple[int, int]]:
     for name, part in model.named_modules():
         if isinstance(part, MultiHeadAttention):
             _check_attention(name, part)
+    usual = TransformerConfig(config.vocab_size)
+    for name in ("norm", "feed_forward", "bias", "scale_embedding"):
+        if getattr(config, name) != getattr(usual, name):
+            raise ValueError(f"model: expected {name}={getattr(usual, name)}, got {getattr(config, name)}")
     encodings = [model.source_embedding.positions, model.target_embedding.positions]
     for positions in encodings:
         if type(positions) not in (Sinusoidal, Learned):

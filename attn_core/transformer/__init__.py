@@ -1,7 +1,8 @@
 """The Transformer: encoder–decoder, encoder-only and decoder-only."""
 
 from attn_core.transformer.config import TransformerConfig
-from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from attn_core.transformer.feed_forward import FeedForward, SwiGLU
+from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer
 from attn_core.transformer.models import (
     LanguageModel,
     LanguageModelState,
@@ -20,6 +21,7 @@ __all__ = [
     "FeedForward",
     "LanguageModel",
     "LanguageModelState",
+    "SwiGLU",
     "TokenEmbedding",
     "Transformer",
     "TransformerConfig",

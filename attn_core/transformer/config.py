@@ -1,8 +1,12 @@
 """The sizes of a Transformer."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from attn_core.contract import check_dropout, check_integer
+from torch import nn
+
+from attn_core.contract import check_dropout, check_factory, check_integer
+from attn_core.transformer.feed_forward import FeedForward
 
 
 @dataclass(frozen=True)
@@ -16,8 +20,14 @@ class TransformerConfig:
     (post-norm, as published). With ``share_query_key`` queries and keys of each self-attention have one projection, as
     ``LSHAttention`` needs; those of a cross-attention keep two.
 
+    The defaults are those of 2017. A model of the Llama family has ``norm_first=True``, ``norm=nn.RMSNorm`` (with its
+    epsilon: ``partial(nn.RMSNorm, eps=1e-5)``), ``feed_forward=SwiGLU``, ``bias=False`` and ``scale_embedding=False``.
+    ``norm`` is called with ``model_dim``; ``feed_forward`` with ``model_dim``, ``feed_forward_dim`` and the keywords
+    ``dropout`` and ``bias``. ``bias`` counts for every projection, and ``scale_embedding`` multiplies embeddings by √C.
+
     Raises:
-        ValueError: if a size is below 1, the heads do not divide or bar sharing, or ``dropout`` lies outside [0, 1).
+        ValueError: if a size is below 1, the heads do not divide or bar sharing, ``dropout`` lies outside [0, 1), or
+            ``norm`` or ``feed_forward`` is not a function that makes one.
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands).
     """
@@ -32,6 +42,10 @@ class TransformerConfig:
     dropout: float = 0.1
     norm_first: bool = False
     share_query_key: bool = False
+    norm: Callable[[int], nn.Module] = nn.LayerNorm
+    feed_forward: Callable[..., nn.Module] = FeedForward
+    bias: bool = True
+    scale_embedding: bool = True
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "model_dim", "num_heads", "num_layers", "feed_forward_dim"):
@@ -51,6 +65,8 @@ class TransformerConfig:
             expected = f"None or num_heads {self.num_heads} with share_query_key"
             raise ValueError(f"num_kv_heads: expected {expected}, got {self.num_kv_heads}")
         check_dropout(self.dropout)
+        check_factory("norm", self.norm)
+        check_factory("feed_forward", self.feed_forward)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":

@@ -1,8 +1,7 @@
-"""What a Transformer is made of: feed-forward networks, add & norm, and layers of them around attention."""
+"""The layers of a Transformer: attention and feed-forward networks, each with its residual connection and its norm."""
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from attn_core.cache import Cache
@@ -14,36 +13,19 @@ from attn_core.transformer.config import TransformerConfig
 Mechanism = Callable[..., Tensor]
 
 
-class FeedForward(nn.Module):
-    """One network of two linear layers with a ReLU between them, at each position by itself: ``(…, C)`` to ``(…, C)``.
-
-    Source: Vaswani et al. 2017, eq. 2.
-    """
-
-    def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(model_dim, hidden_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.out = nn.Linear(hidden_dim, model_dim)
-        for layer in (self.hidden, self.out):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Each vector of ``x (…, C)`` on its own: the same shape."""
-        hidden = torch.relu(self.hidden(x))
-        return self.out(self.dropout(hidden) if self.dropout.training else hidden)
-
-
 class AddNorm(nn.Module):
-    """A residual connection around a sublayer, and layer norm: after the sum, or before the sublayer.
+    """A residual connection around a sublayer, and a norm: after the sum, or before the sublayer.
+
+    ``norm`` makes the norm from the model's size: layer norm by default.
 
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 
-    def __init__(self, model_dim: int, *, dropout: float, norm_first: bool) -> None:
+    def __init__(
+        self, model_dim: int, *, dropout: float, norm_first: bool, norm: Callable[[int], nn.Module] = nn.LayerNorm
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(model_dim)
+        self.norm = norm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
@@ -73,7 +55,7 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = _self_attention(config, mechanism, positions)
-        self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
+        self.feed_forward = _feed_forward(config)
         self.add_attention, self.add_feed_forward = (_add_norm(config) for _ in range(2))
 
     def forward(
@@ -115,9 +97,13 @@ class DecoderLayer(nn.Module):
             raise ValueError(f"cross_mechanism: expected one that places no queries, got {kind(cross_mechanism)}")
         self.attention = _self_attention(config, mechanism, positions)
         self.cross_attention = MultiHeadAttention(
-            config.model_dim, config.num_heads, num_kv_heads=config.num_kv_heads, mechanism=cross_mechanism
+            config.model_dim,
+            config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            bias=config.bias,
+            mechanism=cross_mechanism,
         )
-        self.feed_forward = FeedForward(config.model_dim, config.feed_forward_dim, dropout=config.dropout)
+        self.feed_forward = _feed_forward(config)
         self.add_attention, self.add_cross, self.add_feed_forward = (_add_norm(config) for _ in range(3))
 
     def forward(
@@ -146,11 +132,16 @@ def _self_attention(
         config.model_dim,
         config.num_heads,
         num_kv_heads=config.num_kv_heads,
+        bias=config.bias,
         share_query_key=config.share_query_key,
         positions=positions,
         mechanism=mechanism,
     )
 
 
+def _feed_forward(config: TransformerConfig) -> nn.Module:
+    return config.feed_forward(config.model_dim, config.feed_forward_dim, dropout=config.dropout, bias=config.bias)
+
+
 def _add_norm(config: TransformerConfig) -> AddNorm:
-    return AddNorm(config.model_dim, dropout=config.dropout, norm_first=config.norm_first)
+    return AddNorm(config.model_dim, dropout=config.dropout, norm_first=config.norm_first, norm=config.norm)

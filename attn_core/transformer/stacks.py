@@ -16,7 +16,8 @@ from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
 
 
 class TokenEmbedding(nn.Module):
-    """Token ids ``(B, T)`` to vectors ``(B, T, C)``: embedded, times √C, positions added, dropout.
+    """Token ids ``(B, T)`` to vectors ``(B, T, C)``: embedded, times √C unless the config says otherwise, positions
+    added, dropout.
 
     The matrix starts at standard deviation 1/√C: times √C a vector then has the size of a position's, and the same
     matrix, used once more by ``logits``, makes logits of size 1 out of normalised vectors. Without ``positions`` none
@@ -29,7 +30,7 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.model_dim)
         nn.init.normal_(self.tokens.weight, std=config.model_dim**-0.5)
-        self.scale = math.sqrt(config.model_dim)
+        self.scale = math.sqrt(config.model_dim) if config.scale_embedding else 1.0
         self.positions = positions
         self.dropout = nn.Dropout(config.dropout)
 
@@ -65,7 +66,7 @@ class EncoderStack(nn.Module):
         self.layers = nn.ModuleList(
             EncoderLayer(config, mechanism=mechanism(), positions=positions) for _ in range(config.num_layers)
         )
-        self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
+        self.norm = config.norm(config.model_dim) if config.norm_first else nn.Identity()
 
     def forward(
         self,
@@ -110,7 +111,7 @@ class DecoderStack(nn.Module):
             DecoderLayer(config, mechanism=mechanism(), cross_mechanism=cross_mechanism(), positions=positions)
             for _ in range(config.num_layers)
         )
-        self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
+        self.norm = config.norm(config.model_dim) if config.norm_first else nn.Identity()
 
     def project_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Every layer's cross-attention keys and values of the encoder's output ``(B, S, C)``, made once."""

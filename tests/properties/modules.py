@@ -27,7 +27,8 @@ from attn_core import (
 )
 from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
 from attn_core.seq2seq.decoder import DeepOutput
-from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from attn_core.transformer import FeedForward, SwiGLU
+from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer
 from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
 from tests.properties.mechanisms import MECHANISMS, Mechanism
 
@@ -44,6 +45,20 @@ GROUPED = transformer.TransformerConfig(
     feed_forward_dim=12,
     dropout=0.0,
     norm_first=True,
+)
+LLAMA = transformer.TransformerConfig(
+    VOCAB,
+    model_dim=DIM,
+    num_heads=HEADS,
+    num_kv_heads=1,
+    num_layers=2,
+    feed_forward_dim=12,
+    dropout=0.0,
+    norm_first=True,
+    norm=nn.RMSNorm,
+    feed_forward=SwiGLU,
+    bias=False,
+    scale_embedding=False,
 )
 SIZES = {"embed_dim": 6, "hidden_dim": 8}
 
@@ -238,6 +253,7 @@ MODULES: dict[str, Module] = {
         lambda: LongformerAttention(DIM, HEADS, 1), lambda m, x: m(x.states(), x.integers(2, x.length).bool(), x.words)
     ),
     "FeedForward": Module(lambda: FeedForward(DIM, 12), lambda m, x: m(x.sequence())),  # at 0, its ReLU has no slope
+    "SwiGLU": Module(lambda: SwiGLU(DIM, 12, bias=False), lambda m, x: m(x.states())),
     "AddNorm": Module(lambda: AddNorm(DIM, dropout=0.0, norm_first=True), lambda m, x: m(x.states(), torch.tanh)),
     "EncoderLayer": Module(lambda: EncoderLayer(GROUPED, positions=ALiBi(HEADS)), of_states),
     "EncoderLayer, masked": Module(lambda: EncoderLayer(CONFIG), lambda m, x: m(x.states(), mask=x.hidden)),
@@ -265,6 +281,9 @@ MODULES: dict[str, Module] = {
         lambda: transformer.TransformerEncoder(GROUPED, positions=lambda: Rotary(DIM // HEADS)), of_texts
     ),
     "LanguageModel": Module(lambda: transformer.LanguageModel(CONFIG), of_tokens),
+    "LanguageModel, of the Llama family": Module(
+        lambda: transformer.LanguageModel(LLAMA, positions=lambda: Rotary(DIM // HEADS)), of_tokens
+    ),
     "AttentionOnly": Module(
         lambda: induction.AttentionOnly(VOCAB, model_dim=DIM, num_heads=HEADS, num_layers=2), of_tokens
     ),

@@ -1,3 +1,6 @@
+import math
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -14,6 +17,7 @@ from attn_core.transformer import (
     AddNorm,
     FeedForward,
     LanguageModel,
+    SwiGLU,
     TokenEmbedding,
     Transformer,
     TransformerConfig,
@@ -74,6 +78,54 @@ def test_feed_forward_is_two_layers_at_each_position_by_itself():
     torch.testing.assert_close(layer(x), hidden @ layer.out.weight.T + layer.out.bias)
     order = torch.tensor([3, 0, 4, 1, 2])
     torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
+
+
+def test_swiglu_multiplies_hidden_values_by_gates():
+    layer, x = SwiGLU(6, 10, bias=False), torch.randn(2, 5, 6)
+    gates = x @ layer.gate.weight.T
+    expected = (gates * gates.sigmoid() * (x @ layer.hidden.weight.T)) @ layer.out.weight.T
+    torch.testing.assert_close(layer(x), expected)
+
+
+def test_a_model_of_the_llama_family_is_what_its_equations_say():
+    """In float64, one token at a time, with loops over heads and positions."""
+    sizes = {"model_dim": 8, "num_heads": 4, "num_kv_heads": 2, "num_layers": 2, "feed_forward_dim": 12}
+    family = {"norm": partial(nn.RMSNorm, eps=1e-3), "feed_forward": SwiGLU, "bias": False, "scale_embedding": False}
+    config = TransformerConfig(11, **sizes, **family, norm_first=True)
+    model = LanguageModel(config, positions=partial(Rotary, 2, base=50.0)).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, mean=0.2, std=0.5)
+    tokens = torch.tensor([[3, 1, 4, 1, 5]])
+
+    def normed(x, weight):
+        return x / (x.square().mean() + 1e-3).sqrt() * weight
+
+    def turned(x, position):  # one plane, which turns by one radian a position
+        cos, sin = math.cos(position), math.sin(position)
+        return torch.stack([x[0] * cos - x[1] * sin, x[0] * sin + x[1] * cos])
+
+    states = [model.embedding.tokens.weight[token] for token in tokens[0]]
+    for layer in model.stack.layers:
+        attention, network = layer.attention, layer.feed_forward
+        inputs = [normed(x, layer.add_attention.norm.weight) for x in states]
+        q, k, v = (
+            [(projection.weight @ x).unflatten(0, (-1, 2)) for x in inputs]
+            for projection in (attention.query, attention.key, attention.value)
+        )
+        for i in range(len(states)):
+            heads = []
+            for head in range(4):
+                scores = [turned(q[i][head], i) @ turned(k[j][head // 2], j) / math.sqrt(2) for j in range(i + 1)]
+                weights = torch.stack(scores).softmax(0)
+                heads.append(sum(weights[j] * v[j][head // 2] for j in range(i + 1)))
+            states[i] = states[i] + attention.out.weight @ torch.cat(heads)
+        inputs = [normed(x, layer.add_feed_forward.norm.weight) for x in states]
+        gates = [network.gate.weight @ x for x in inputs]
+        hidden = [g * g.sigmoid() * (network.hidden.weight @ x) for g, x in zip(gates, inputs, strict=True)]
+        states = [x + network.out.weight @ h for x, h in zip(states, hidden, strict=True)]
+    expected = [model.embedding.tokens.weight @ normed(x, model.stack.norm.weight) for x in states]
+    torch.testing.assert_close(model(tokens)[0], torch.stack(expected))
+    assert not [name for name, _ in model.named_parameters() if name.endswith("bias")]
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

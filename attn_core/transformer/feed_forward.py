@@ -1,0 +1,66 @@
+"""Feed-forward networks: what a layer does at each position by itself."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with ``activation`` between them, ReLU by default: ``(…, C)`` to ``(…, C)``.
+
+    Source: Vaswani et al. 2017, eq. 2; Hendrycks and Gimpel 2016 (GELU, ``functional.gelu``).
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        hidden_dim: int,
+        *,
+        dropout: float = 0.0,
+        bias: bool = True,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
+        _initialise(self.hidden, self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each vector of ``x (…, C)`` on its own: the same shape."""
+        hidden = self.activation(self.hidden(x))
+        return self.out(self.dropout(hidden) if self.dropout.training else hidden)
+
+
+class SwiGLU(nn.Module):
+    """A feed-forward network whose hidden values are multiplied by gates: ``out(silu(gate(x)) · hidden(x))``.
+
+    It has three matrices where ``FeedForward`` has two. With two thirds of the hidden size both have as many
+    parameters.
+
+    Source: Shazeer 2020, eq. 6.
+    """
+
+    def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.gate = nn.Linear(model_dim, hidden_dim, bias=bias)
+        self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+        self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
+        _initialise(self.gate, self.hidden, self.out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each vector of ``x (…, C)`` on its own: the same shape."""
+        hidden = functional.silu(self.gate(x)) * self.hidden(x)
+        return self.out(self.dropout(hidden) if self.dropout.training else hidden)
+
+
+def _initialise(*layers: nn.Linear) -> None:
+    """After Glorot and Bengio 2010, the biases at zero."""
+    for layer in layers:
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
