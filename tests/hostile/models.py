@@ -115,7 +115,7 @@ MODELS = [
     Row("config: a made norm", TransformerConfig, settings(norm=nn.LayerNorm(8)),
         "norm: expected a function that makes one, got LayerNorm$"),
     Row("config: feed-forward network by name", TransformerConfig, settings(feed_forward="swiglu"),
-        "feed_forward: expected a function that makes one, got 'swiglu'$"),
+        "feed_forward: expected a function that makes one, got str$"),
     Row("Transformer: a made mechanism", Transformer, {"config": CONFIG, "encoder_mechanism": Dense()},
         "mechanism: expected a function that makes one, got Dense$"),
     Row("Transformer: a made cross-mechanism", Transformer, {"config": CONFIG, "cross_mechanism": Dense()},
