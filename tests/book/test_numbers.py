@@ -42,15 +42,9 @@ SOURCES = {
     "07_transformer": {
         "213": "Vaswani et al. 2017, table 3",
         "150000": "part of a command of recorded/scale.py",
-        "512": "Vaswani et al. 2017, table 3",
         "2,048": "Vaswani et al. 2017, table 3",
-        "0.98": "Vaswani et al. 2017, section 5.3",
         "4,000": "Vaswani et al. 2017, section 5.3",
-        "0.95": "a usual setting of top-p; Holtzman et al. 2020, section 6",
-        "0.7": "a usual temperature",
-        "0.9": "a usual setting of top-p; Holtzman et al. 2020, section 6",
-        "0.6": "Vaswani et al. 2017, section 6.1",
-        "16": "64 / 4, the head dimension",
+        "0.95": "Holtzman et al. 2020, table 1",
     },
     "08_flash": {"227": "NVIDIA's tuning guide for the H100"},
     "09_serving": {
