@@ -33,6 +33,8 @@ TRANSLATOR: dict[str, Any] = {"learning_rate": 4e-3, "epochs": 4}
 BATCH_SIZE = 64
 TRIED, EXPLAINED = 300, 300
 """Test sentences on which heads are switched off, and held-out sentences whose answer is explained."""
+SHOWN = 100
+"""Sentences of each kind that the page has at hand."""
 KINDS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
 METHODS = ("weights", "last layer", "gradient", "gradient x input", "rollout", "erased")
 Vocabs = tuple[Vocab, Vocab]
@@ -249,8 +251,8 @@ def run(folder: Path) -> dict[str, Any]:
             about, model = classifier(seed, pairs, held, same_held, small)
             found[kind].append(about)
             print(kind, about, flush=True)
-            if seed == SEEDS[0] and kind != "classifiers":
-                tensors |= {f"classifier.{name}": x.half() for name, x in model.state_dict().items()}
+            if seed == SEEDS[0]:
+                tensors |= {f"{kind}.{name}": x.half() for name, x in model.state_dict().items()}
     for seed in SEEDS:
         about, translates = translator(seed, vocabs, list(data.train), list(data.test))
         found["translators"].append(about)
@@ -258,7 +260,15 @@ def run(folder: Path) -> dict[str, Any]:
         if seed == SEEDS[0]:
             tensors |= {f"translator.{name}": x.half() for name, x in translates.state_dict().items()}
     save_file(tensors, folder / "looks.safetensors")
-    held_same = [" ".join(p.source) for p in same_held[:3]]
     about = {"sizes": SIZES, "translator": TRANSLATOR, "classifier": TRAINING, "batch_size": BATCH_SIZE, "threads": 1}
     counts = {"train": len(train), "same gender, train": len(same_train), "held": len(held)}
-    return rounded({"training": about, "pairs": counts, "examples_of_one_gender": held_same, **found})
+    words = {"English": vocabs[0].tokens, "French": vocabs[1].tokens, "classifier": small[0].tokens}
+    shown = {
+        name: [
+            {"source": " ".join(p.source), "role": p.structure, "answer": "elle" if "elle" in p.target else "il"}
+            for p in Random(0).sample(pairs, min(SHOWN, len(pairs)))
+        ]
+        for name, pairs in (("held", held), ("same gender, held", same_held))
+    }
+    texts = {"words": {name: " ".join(tokens) for name, tokens in words.items()}, "sentences": shown}
+    return rounded({"training": about, "pairs": counts, **texts, **found})
