@@ -12,9 +12,9 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/07_transformer"
-_BLOCK = (_PAGE, "By hand")
-_NORM = (_PAGE, "Why layer norm")
-_TRAIN = (_PAGE, "Train it")
+_BLOCK = (_PAGE, "The model")
+_NORM = (_PAGE, "Layer normalisation")
+_TRAIN = (_PAGE, "The loss")
 _BEAM = ("chapters/02_bahdanau", "Beam search")
 
 
