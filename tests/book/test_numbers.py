@@ -41,10 +41,9 @@ SOURCES = {
     },
     "07_transformer": {
         "213": "Vaswani et al. 2017, table 3",
-        "150000": "part of a command of recorded/scale.py",
-        "2,048": "Vaswani et al. 2017, table 3",
-        "4,000": "Vaswani et al. 2017, section 5.3",
-        "0.95": "Holtzman et al. 2020, table 1",
+        "24,000": "the training set of corpus(), on which recorded/architectures.py trains",
+        "32,000": "Touvron et al. 2023, Llama 2",
+        "128,000": "Llama Team 2024, Llama 3",
     },
     "09_flash": {"227": "NVIDIA's tuning guide for the H100"},
     "10_serving": {
