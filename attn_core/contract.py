@@ -236,6 +236,13 @@ def check_integer(name: str, value: int, *, at_least: int = 1, at_most: int | No
         raise ValueError(f"{name}: expected an integer {bounds}, got {shown(value)}")
 
 
+def check_soft_cap(soft_cap: float | None) -> None:
+    """``soft_cap`` is None or a finite number above 0."""
+    number = isinstance(soft_cap, Real) and not isinstance(soft_cap, bool)
+    if soft_cap is not None and not (number and 0 < soft_cap < math.inf):
+        raise ValueError(f"soft_cap: expected None or a finite number above 0, got {shown(soft_cap)}")
+
+
 def check_dropout(dropout: float) -> None:
     """``dropout`` is a probability below 1."""
     if not is_number(dropout) or not 0.0 <= dropout < 1.0:

@@ -9,7 +9,16 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import Cache, KeyValueCache, KVCache, RecurrentState, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_bias, check_integer, check_mask, check_mechanism, check_vectors, kind, settings
+from attn_core.contract import (
+    check_bias,
+    check_factory,
+    check_integer,
+    check_mask,
+    check_mechanism,
+    check_vectors,
+    kind,
+    settings,
+)
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
 
@@ -26,12 +35,17 @@ class MultiHeadAttention(nn.Module):
     ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
+    ``query_key_norm`` makes a norm from ``head_dim``, one for the queries and one for the keys of all heads, which acts
+    before the positions: ``nn.RMSNorm`` bounds every score. With ``gate`` each entry of the heads' outputs is
+    multiplied by a sigmoid of a projection of the queries' vectors, before the output projection.
+
     Raises:
         ValueError: if a size is below 1, the heads do not divide, ``positions`` do not act inside the scores,
-            ``mechanism`` is not callable, or the sizes bar sharing.
+            ``mechanism`` is not callable, ``query_key_norm`` not a function that makes one, or the sizes bar sharing.
 
-    Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query). The
-    weights start after Glorot and Bengio 2010, the biases at zero.
+    Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query); Henry
+    et al. 2020 and Dehghani et al. 2023 (query_key_norm); Qiu et al. 2025 (gate). The weights start after Glorot and
+    Bengio 2010, the biases at zero.
     """
 
     def __init__(
@@ -45,6 +59,8 @@ class MultiHeadAttention(nn.Module):
         head_dim: int | None = None,
         bias: bool = True,
         share_query_key: bool = False,
+        query_key_norm: Callable[[int], nn.Module] | None = None,
+        gate: bool = False,
         positions: RelativePositions | None = None,
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
@@ -71,12 +87,19 @@ class MultiHeadAttention(nn.Module):
         self.key = self.query if share_query_key else nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
         self.value = nn.Linear(value_dim, num_kv_heads * head_dim, bias=bias)
         self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
+        self.gate = nn.Linear(model_dim, num_heads * head_dim, bias=bias) if gate else None
+        self.query_norm: nn.Module | None = None
+        self.key_norm: nn.Module | None = None
+        if query_key_norm is not None:
+            check_factory("query_key_norm", query_key_norm)
+            self.query_norm = query_key_norm(head_dim)
+            self.key_norm = self.query_norm if share_query_key else query_key_norm(head_dim)
         if positions is not None and not hasattr(positions, "rotate"):
             raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
-        for projection in (self.query, self.key, self.value, self.out):
+        for projection in (self.query, self.key, self.value, self.out, *([] if self.gate is None else [self.gate])):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
                 nn.init.zeros_(projection.bias)
@@ -115,7 +138,7 @@ class MultiHeadAttention(nn.Module):
             k, v = self.project_kv(queries if keys is None else keys, values)
             if keys is None and self.key is self.query:
                 q, bias = self._project_q(queries, k, 0, bias, shared=k)
-                return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
+                return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
             return self.attend(queries, k, v, mask=mask, bias=bias, causal=causal)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
@@ -150,7 +173,7 @@ class MultiHeadAttention(nn.Module):
         """
         check_vectors("queries", queries, self.query.in_features, self.query.weight)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
-        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal))
+        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
 
     def attend_with_weights(
         self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
@@ -159,7 +182,7 @@ class MultiHeadAttention(nn.Module):
         check_vectors("queries", queries, self.query.in_features, self.query.weight)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         out, weights = self._with_weights(q, k, v, bias=bias, **options)
-        return self._merge(out), weights
+        return self._merge(out, queries), weights
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
         """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows."""
@@ -203,6 +226,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
         k, v = self._split(self.key(keys)), self._split(self.value(values))
+        k = k if self.key_norm is None else self.key_norm(k)
         return (k if self.positions is None else self.positions.rotate(k, _positions(keys, before))), v
 
     def _continue(
@@ -224,7 +248,7 @@ class MultiHeadAttention(nn.Module):
             q, bias = self._project_q(queries, k, before, bias, shared)
             if mask is not None or bias is not None:
                 raise ValueError("cache: expected keys and values beside a mask or a bias, got a recurrent state")
-            return self._merge(cache.attend(q, k, v, lengths))
+            return self._merge(cache.attend(q, k, v, lengths), queries)
         k, v = cast(KeyValueCache, cache).append(k, v, lengths)
         q, bias = self._project_q(queries, k, before, bias, shared)
         if shared is not None and getattr(self.mechanism, "shared_only", False):
@@ -233,13 +257,13 @@ class MultiHeadAttention(nn.Module):
             mask = held_now if mask is None else mask & held_now
             out = self._attend_heads(k, k, v, mask=mask, bias=bias, causal=True)
             last = _positions(queries, held).clamp(max=k.shape[2] - 1)
-            return self._merge(out.take_along_dim(last[:, None, :, None], dim=2))
+            return self._merge(out.take_along_dim(last[:, None, :, None], dim=2), queries)
         if not uniform:  # the last query of a row is not aligned with the last key of the longest row
             past = masks.causal(queries.shape[1], k.shape[2], held)
             if mask is not None:
                 check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
             mask = past if mask is None else mask & past
-        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=uniform))
+        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=uniform), queries)
 
     def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The heads' outputs ``(B, H, T, D)``; their weights are recorded where they are captured."""
@@ -249,7 +273,11 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """The projected queries ``(B, H, T, D)``, or the keys that they share, and the bias with what positions add."""
-        q = self._split(self.query(queries)) if shared is None else shared
+        if shared is None:
+            q = self._split(self.query(queries))
+            q = q if self.query_norm is None else self.query_norm(q)
+        else:
+            q = shared
         if self.positions is None:
             return q, bias
         query_positions = _positions(queries, before)
@@ -268,9 +296,10 @@ class MultiHeadAttention(nn.Module):
             record(self, weights)
         return out, weights
 
-    def _merge(self, out: Tensor) -> Tensor:
-        """The heads' outputs ``(B, H, T, D)`` side by side, projected: ``(B, T, model_dim)``."""
-        return self.out(out.transpose(1, 2).flatten(2))
+    def _merge(self, out: Tensor, queries: Tensor) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)`` side by side, gated and projected: ``(B, T, model_dim)``."""
+        out = out.transpose(1, 2).flatten(2)
+        return self.out(out if self.gate is None else out * torch.sigmoid(self.gate(queries)))
 
     def _split(self, x: Tensor) -> Tensor:
         """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""

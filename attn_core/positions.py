@@ -5,6 +5,8 @@ keys, and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)``
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -122,36 +124,114 @@ class Learned(nn.Module):
 class Rotary(nn.Module):
     """Rotates queries and keys by their positions, so that each product depends on the distance alone.
 
-    Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/head_dim). Values are
-    left as they are.
+    Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/rotary_dim). Only the
+    first ``rotary_dim`` entries are rotated, by default all. Values are left as they are.
+
+    ``scaling`` stretches the context of a trained model: a function of the frequencies ``(rotary_dim / 2,)``, fastest
+    first, that returns as many, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. Where it has a ``magnitude``, the
+    rotated entries are multiplied by it.
 
     Raises:
-        ValueError: if ``head_dim`` is not even or ``base`` not above 0; in use, if the heads have another size.
+        ValueError: if ``head_dim`` or ``rotary_dim`` is not even, ``rotary_dim`` exceeds ``head_dim``, ``base`` is not
+            above 0, or ``scaling`` cannot be called; in use, if the heads have another size.
 
-    Source: Su et al. 2021, eq. 15 and 34.
+    Source: Su et al. 2021, eq. 15 and 34; Black et al. 2022, section 2.1.1 (a part of each head).
     """
 
-    def __init__(self, head_dim: int, *, base: float = 10_000.0) -> None:
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        rotary_dim: int | None = None,
+        scaling: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__()
         _check_even("head_dim", head_dim)
+        rotary_dim = head_dim if rotary_dim is None else rotary_dim
+        _check_even("rotary_dim", rotary_dim)
+        check_integer("rotary_dim", rotary_dim, at_most=head_dim)
         _check_base(base)
-        self.head_dim, self.base = head_dim, base
+        if scaling is not None and not callable(scaling):
+            raise ValueError(f"scaling: expected a function of the frequencies, as YaRN, got {kind(scaling)}")
+        self.head_dim, self.rotary_dim, self.base, self.scaling = head_dim, rotary_dim, base, scaling
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape."""
         if x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
-        angles = _angles(positions, self.head_dim, self.base)
+        angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
         if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
-        cos, sin = angles.cos().to(accum_dtype(x)), angles.sin().to(accum_dtype(x))
-        even, odd = x.to(accum_dtype(x)).unflatten(-1, (-1, 2)).unbind(-1)
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
+        magnitude = getattr(self.scaling, "magnitude", 1.0)
+        cos, sin = ((magnitude * part).to(accum_dtype(x)) for part in (angles.cos(), angles.sin()))
+        even, odd = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2)).unbind(-1)
+        rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
+        return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
         """Nothing: rotary positions act on queries and keys."""
 
     extra_repr = settings
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """Rotary frequencies divided by ``factor``: position interpolation.
+
+    Source: Chen et al. 2023, eq. 4.
+    """
+
+    factor: float
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """``(n,)`` to ``(n,)``."""
+        return frequencies / self.factor
+
+
+@dataclass(frozen=True)
+class NTKAware:
+    """Rotary frequencies of a higher base: the slowest is divided by ``factor``, the fastest by nothing.
+
+    Source: Peng et al. 2024, section 3.1.
+    """
+
+    factor: float
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """``(n,)`` to ``(n,)``."""
+        count = len(frequencies)
+        shares = torch.arange(count, dtype=frequencies.dtype, device=frequencies.device) / max(count - 1, 1)
+        return frequencies * self.factor**-shares
+
+
+@dataclass(frozen=True)
+class YaRN:
+    """Rotary frequencies divided by ``factor`` where a pair makes fewer than ``slow`` turns within ``trained`` tokens.
+
+    Those of ``fast`` turns and more stay as they are, and a ramp leads from one to the other. Queries and keys are
+    multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The ramp is linear in the turns, as in the paper; in the
+    authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1 has
+    ``YaRN(8, 8192, fast=4, magnitude=1)``.
+
+    Source: Peng et al. 2024, section 3.2 and eq. 22; Grattafiori et al. 2024 (Llama 3).
+    """
+
+    factor: float
+    trained: int
+    slow: float = 1.0
+    fast: float = 32.0
+    magnitude: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.magnitude is None:
+            object.__setattr__(self, "magnitude", 0.1 * math.log(self.factor) + 1)
+
+    def __call__(self, frequencies: Tensor) -> Tensor:
+        """``(n,)`` to ``(n,)``."""
+        turns = self.trained * frequencies / (2 * math.pi)
+        kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
+        return frequencies * (kept + (1 - kept) / self.factor)
 
 
 class ALiBi(nn.Module):
@@ -197,12 +277,14 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
 
 
-def _angles(positions: Tensor, dim: int, base: float) -> Tensor:
+def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
     _check_base(base)
     # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     frequencies = base ** (-torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / dim)
+    if scaling is not None:
+        frequencies = scaling(frequencies)
     return positions[..., None].to(dtype) * frequencies
 
 

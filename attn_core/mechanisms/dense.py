@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, check_dropout, check_mask, contract, four_axes, kind, without_autocast
+from attn_core.contract import (
+    Call,
+    Mechanism,
+    check_dropout,
+    check_mask,
+    check_soft_cap,
+    contract,
+    four_axes,
+    kind,
+    without_autocast,
+)
 
 
 def attention_with_weights(
@@ -29,15 +39,25 @@ def attention_with_weights(
     return weigh(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
 
 
-def weigh(call: Call) -> tuple[Tensor, Tensor]:
-    """``attention_with_weights`` of a checked call."""
+def weigh(call: Call, soft_cap: float | None = None) -> tuple[Tensor, Tensor]:
+    """``attention_with_weights`` of a checked call, with the products of queries and keys capped."""
     with without_autocast(call.q):
         q, k, v = call.repeat_kv()
         scores = (q * call.scale) @ k.mT
+        if soft_cap is not None:
+            scores = soft_capped(scores, soft_cap)
         if call.bias is not None:
             scores = scores + call.bias
         out, weights = attend(scores, v, call.visible)
     return out.to(call.q.dtype), weights.to(call.q.dtype)
+
+
+def soft_capped(x: Tensor, soft_cap: float) -> Tensor:
+    """c · tanh(x / c) of every entry: near x where it is small beside c, never beyond c.
+
+    Source: Gemma Team 2024, section 2.
+    """
+    return soft_cap * torch.tanh(x / soft_cap)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -114,26 +134,33 @@ def attention(
 class Dense(Mechanism):
     """Softmax attention as a module, with dropout on the attention weights while training.
 
-    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there.
+    ``soft_cap`` c replaces each scaled product x of a query and a key by c · tanh(x / c), before any bias.
+
+    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there; no kernel of
+    PyTorch's has a soft cap, so one always does.
 
     Raises:
-        ValueError: if ``dropout`` lies outside [0, 1).
+        ValueError: if ``dropout`` lies outside [0, 1), or ``soft_cap`` is not a number above 0.
 
-    Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code.
+    Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code; Gemma Team 2024,
+    section 2 (soft cap).
     """
 
-    def __init__(self, *, dropout: float = 0.0) -> None:
+    def __init__(self, *, dropout: float = 0.0, soft_cap: float | None = None) -> None:
         super().__init__()
         check_dropout(dropout)
-        self.dropout = dropout
+        check_soft_cap(soft_cap)
+        self.dropout, self.soft_cap = dropout, soft_cap
 
     def attend(self, call: Call) -> Tensor:
-        """``attention`` with this module's dropout."""
+        """``attention`` with this module's dropout and soft cap."""
+        if self.soft_cap is not None:
+            return self.attend_with_weights(call)[0]
         return _fused(call, dropout=self.dropout if self.training else 0.0)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """``attention_with_weights`` with this module's dropout; the weights returned are those before dropout."""
-        out, weights = weigh(call)
+        out, weights = weigh(call, self.soft_cap)
         if self.training and self.dropout > 0:
             with without_autocast(call.q):
                 _, _, v = call.repeat_kv()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from attn_core.contract import check_dropout, check_factory, check_integer
+from attn_core.contract import check_dropout, check_factory, check_integer, check_soft_cap
+from attn_core.multi_head import MultiHeadAttention
 from attn_core.transformer.feed_forward import FeedForward
 
 
@@ -23,13 +24,19 @@ class TransformerConfig:
     The defaults are those of 2017. A model of the Llama family has ``norm_first=True``, ``norm=nn.RMSNorm`` (with its
     epsilon: ``partial(nn.RMSNorm, eps=1e-5)``), ``feed_forward=SwiGLU``, ``bias=False`` and ``scale_embedding=False``.
     ``norm`` is called with ``model_dim``; ``feed_forward`` with ``model_dim``, ``feed_forward_dim`` and the keywords
-    ``dropout`` and ``bias``. ``bias`` counts for every projection, and ``scale_embedding`` multiplies embeddings by √C.
+    ``dropout`` and ``bias``; ``attention``, each layer's self-attention, with ``model_dim``, ``num_heads`` and the
+    keywords ``num_kv_heads``, ``bias``, ``share_query_key``, ``positions`` and ``mechanism`` of ``MultiHeadAttention``,
+    which is the default: ``partial(MultiHeadAttention, query_key_norm=nn.RMSNorm)``. ``bias`` counts for every
+    projection, and ``scale_embedding`` multiplies embeddings by √C. With ``soft_cap`` c a logit x of a token becomes
+    c · tanh(x / c), which keeps its size below c.
 
     Raises:
-        ValueError: if a size is below 1, the heads do not divide or bar sharing, ``dropout`` lies outside [0, 1), or
-            ``norm`` or ``feed_forward`` is not a function that makes one.
+        ValueError: if a size is below 1, the heads do not divide or bar sharing, ``dropout`` lies outside [0, 1),
+            ``norm``, ``feed_forward`` or ``attention`` is not a function that makes one, or ``soft_cap`` is not a
+            number above 0.
 
-    Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands).
+    Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands); Gemma Team 2024,
+    section 2 (soft cap).
     """
 
     vocab_size: int
@@ -46,6 +53,8 @@ class TransformerConfig:
     feed_forward: Callable[..., nn.Module] = FeedForward
     bias: bool = True
     scale_embedding: bool = True
+    attention: Callable[..., nn.Module] = MultiHeadAttention
+    soft_cap: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "model_dim", "num_heads", "num_layers", "feed_forward_dim"):
@@ -65,8 +74,9 @@ class TransformerConfig:
             expected = f"None or num_heads {self.num_heads} with share_query_key"
             raise ValueError(f"num_kv_heads: expected {expected}, got {self.num_kv_heads}")
         check_dropout(self.dropout)
-        check_factory("norm", self.norm)
-        check_factory("feed_forward", self.feed_forward)
+        for name in ("norm", "feed_forward", "attention"):
+            check_factory(name, getattr(self, name))
+        check_soft_cap(self.soft_cap)
 
     @classmethod
     def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":

@@ -127,8 +127,8 @@ class DecoderLayer(nn.Module):
 
 def _self_attention(
     config: TransformerConfig, mechanism: Mechanism | None, positions: RelativePositions | None
-) -> MultiHeadAttention:
-    return MultiHeadAttention(
+) -> nn.Module:
+    return config.attention(
         config.model_dim,
         config.num_heads,
         num_kv_heads=config.num_kv_heads,

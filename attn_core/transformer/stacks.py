@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.contract import check_factory
+from attn_core.mechanisms.dense import soft_capped
 from attn_core.positions import RelativePositions, Sinusoidal
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
@@ -31,6 +32,7 @@ class TokenEmbedding(nn.Module):
         self.tokens = nn.Embedding(vocab_size, config.model_dim)
         nn.init.normal_(self.tokens.weight, std=config.model_dim**-0.5)
         self.scale = math.sqrt(config.model_dim) if config.scale_embedding else 1.0
+        self.soft_cap = config.soft_cap
         self.positions = positions
         self.dropout = nn.Dropout(config.dropout)
 
@@ -42,7 +44,8 @@ class TokenEmbedding(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """``x (…, C)`` to logits ``(…, V)``, by the embedding's own matrix."""
-        return functional.linear(x, self.tokens.weight)
+        logits = functional.linear(x, self.tokens.weight)
+        return logits if self.soft_cap is None else soft_capped(logits, self.soft_cap)
 
 
 class EncoderStack(nn.Module):
