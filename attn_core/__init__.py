@@ -37,6 +37,7 @@ from attn_core.mechanisms.linformer import Linformer
 from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.mechanisms.online import OnlineSoftmax
 from attn_core.mechanisms.performer import Performer
+from attn_core.mechanisms.sink import SinkAttention
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.multi_head import MultiHeadAttention
 
@@ -53,6 +54,7 @@ __all__ = [
     "MultiHeadAttention",
     "OnlineSoftmax",
     "Performer",
+    "SinkAttention",
     "SlidingWindow",
     "attend",
     "attention",

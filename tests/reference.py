@@ -46,20 +46,30 @@ def by_loops(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tupl
     return out, weights
 
 
-def attention(q, k, v, *, mask=None, bias=None, causal=False, scale=None) -> tuple[Tensor, Tensor]:
-    """What ``by_loops`` gives, from whole tensors; a value that nobody sees may be NaN."""
+def attention(
+    q, k, v, *, mask=None, bias=None, causal=False, scale=None, soft_cap=math.inf, sinks=None
+) -> tuple[Tensor, Tensor]:
+    """What ``by_loops`` gives, from whole tensors; a value that nobody sees may be NaN.
+
+    Products are capped first; ``sinks (H,)`` are scores that take weight from all keys of a head.
+    """
     q, k, v = (x.detach().double() for x in (q, k, v))
     k, v = (grouped(x, q.shape[1]) for x in (k, v))
     queries, keys = q.shape[2], k.shape[2]
     scores = torch.einsum("bhid,bhjd->bhij", q, k) * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    if soft_cap < math.inf:
+        scores = soft_cap * (2 / (1 + torch.exp(-2 * scores / soft_cap)) - 1)
     visible = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
     if bias is not None:
         scores, visible = scores + bias.detach().double(), visible & (bias != -math.inf)
     if causal:
         visible = visible & (torch.arange(keys) <= torch.arange(queries)[:, None] + keys - queries)
     top = torch.where(visible, scores, -math.inf).amax(-1, keepdim=True) if keys else scores.new_zeros(1)
+    sink = None if sinks is None else sinks.detach().double()[:, None, None]
+    top = top if sink is None else torch.maximum(top, sink)
     raised = torch.where(visible, (scores - top).exp(), 0.0)
     total = raised.sum(-1, keepdim=True)
+    total = total if sink is None else total + (sink - top).exp()
     weights = raised / torch.where(total == 0, 1.0, total)
     shares = torch.where(visible[..., None], weights[..., None] * v[:, :, None], 0.0)
     return shares.sum(3), weights

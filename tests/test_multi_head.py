@@ -464,3 +464,42 @@ def test_weights_start_by_glorot_and_print_shows_the_heads():
     bound = math.sqrt(6 / (64 + 32))
     assert bound * 0.9 < layer.key.weight.abs().max() <= bound and not layer.key.bias.any()
     assert "num_heads=4, num_kv_heads=2, head_dim=16" in repr(layer)
+
+
+def test_norms_of_queries_and_keys_and_a_gate_are_what_their_equations_say():
+    layer = make(16, 4, num_kv_heads=2, query_key_norm=nn.RMSNorm, gate=True, positions=Rotary(4)).double()
+    with torch.no_grad():
+        layer.query_norm.weight.copy_(draw(4).double())
+    x = draw(2, 5, 16, seed=3).double()
+    found = layer(x, causal=True)
+    rms = lambda h: h / (h.square().mean(-1, keepdim=True) + torch.finfo(h.dtype).eps).sqrt()  # noqa: E731
+    heads = lambda projection: projection(x).unflatten(-1, (-1, 4)).transpose(1, 2)  # noqa: E731
+    places = torch.arange(5)
+    q = Rotary(4).rotate(rms(heads(layer.query)) * layer.query_norm.weight, places)
+    k = Rotary(4).rotate(rms(heads(layer.key)), places)
+    out, _ = reference.attention(q, k, heads(layer.value), causal=True)
+    expected = layer.out(out.transpose(1, 2).flatten(2) * torch.sigmoid(layer.gate(x)))
+    torch.testing.assert_close(found, expected)
+
+
+def test_normed_queries_and_keys_bound_the_scores():
+    layer = make(16, 2, query_key_norm=nn.RMSNorm)
+    for weight in (layer.query.weight, layer.key.weight):
+        nn.init.normal_(weight, std=100.0)
+    k, _ = layer.project_kv(draw(1, 6, 16))
+    q, _ = layer._project_q(draw(1, 6, 16, seed=1), k, 0, None)
+    assert (q @ k.mT / 8**0.5).abs().max() <= 8**0.5 + 1e-5  # the largest product of two vectors of length √8
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_with_norms_and_a_gate_a_cache_gives_the_outputs_of_one_pass(shared):
+    keys = {"share_query_key": True} if shared else {"num_kv_heads": 2}
+    layer = make(16, 4, **keys, query_key_norm=nn.LayerNorm, gate=True, positions=Rotary(4)).requires_grad_(False)
+    x, cache = draw(2, 7, 16), layer.new_cache(2, 8)
+    parts = [layer(part, causal=True, cache=cache) for part in x.split([3, 1, 3], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True))
+
+
+def test_a_norm_that_is_not_a_factory_is_refused():
+    with pytest.raises(ValueError, match=r"query_key_norm: expected a function that makes one, got RMSNorm"):
+        MultiHeadAttention(16, 4, query_key_norm=nn.RMSNorm(4))

@@ -5,7 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal, relative_rotation, sinusoidal
+from attn_core.positions import (
+    ALiBi,
+    Interpolation,
+    Learned,
+    NTKAware,
+    Rotary,
+    Sinusoidal,
+    YaRN,
+    relative_rotation,
+    sinusoidal,
+)
 from tests import reference
 
 
@@ -212,5 +222,56 @@ def test_wrong_input_is_named(call, message):
 
 def test_they_print_their_sizes():
     model = nn.Sequential(Sinusoidal(4), Learned(7, 4), Rotary(4), ALiBi(3))
-    for part in ("dim=4, base=10000", "max_length=7, dim=4", "head_dim=4, base=10000", "num_heads=3"):
+    for part in ("dim=4, base=10000", "max_length=7, dim=4", "rotary_dim=4, base=10000", "num_heads=3"):
         assert part in repr(model)
+
+
+def test_a_part_of_a_head_is_rotated_as_a_head_of_that_size():
+    x, places = draw(2, 3, 5, 8), torch.arange(5)
+    found = Rotary(8, rotary_dim=4).rotate(x, places)
+    assert torch.equal(found[..., :4], Rotary(4).rotate(x[..., :4], places))
+    assert torch.equal(found[..., 4:], x[..., 4:])
+
+
+def test_interpolation_divides_positions():
+    x = draw(1, 1, 6, 8)
+    stretched = Rotary(8, scaling=Interpolation(4.0)).rotate(x, 4 * torch.arange(6))
+    torch.testing.assert_close(stretched, Rotary(8).rotate(x, torch.arange(6)))
+
+
+def test_ntk_aware_scaling_is_a_higher_base():
+    x, places, factor = draw(1, 1, 6, 8), 50 * torch.arange(6), 4.0
+    higher = Rotary(8, base=10_000.0 * factor ** (8 / 6))
+    torch.testing.assert_close(Rotary(8, scaling=NTKAware(factor)).rotate(x, places), higher.rotate(x, places))
+
+
+def test_yarn_keeps_fast_pairs_interpolates_slow_ones_and_multiplies():
+    trained, factor = 4096, 4.0
+    turns = torch.tensor([100.0, 32.0, 16.5, 1.0, 0.3], dtype=torch.float64)
+    frequencies = turns * 2 * math.pi / trained
+    slowed = frequencies / YaRN(factor, trained)(frequencies)
+    torch.testing.assert_close(slowed, torch.tensor([1.0, 1.0, 1 / 0.625, 4.0, 4.0], dtype=torch.float64))
+    x = draw(1, 1, 1, 8)
+    times = Rotary(8, scaling=YaRN(factor, trained)).rotate(x, torch.zeros(1, dtype=torch.int64)) / x
+    torch.testing.assert_close(times, torch.full_like(x, 0.1 * math.log(4) + 1))
+
+
+def test_llama_3s_frequencies():
+    """Wavelengths beyond 8,192 tokens are stretched by 8, those below 2,048 are kept, as its configuration says."""
+    waves = torch.tensor([100.0, 2048.0, 8192.0, 60_000.0], dtype=torch.float64)
+    scaling = YaRN(8.0, 8192, fast=4.0, magnitude=1.0)
+    torch.testing.assert_close(2 * math.pi / scaling(2 * math.pi / waves), waves * torch.tensor([1, 1, 8, 8]))
+    assert scaling.magnitude == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rotary_dim": 3}, "rotary_dim: expected an even size"),
+        ({"rotary_dim": 10}, "rotary_dim: expected an integer from 1 to 8, got 10"),
+        ({"scaling": 4.0}, "scaling: expected a function of the frequencies"),
+    ],
+)
+def test_rotary_refuses(options, message):
+    with pytest.raises(ValueError, match=message):
+        Rotary(8, **options)

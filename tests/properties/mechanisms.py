@@ -19,6 +19,7 @@ from attn_core import (
     Linformer,
     LSHAttention,
     Performer,
+    SinkAttention,
     SlidingWindow,
     attention,
     attention_with_weights,
@@ -47,6 +48,8 @@ class Mechanism:
     """How many times the tolerance of exact attention the outputs need; most need 1."""
     has_weights: bool = True
     """Whether it has attention weights ``(B, H, T, S)``, which its method ``with_weights`` then returns."""
+    rows_sum_to_one: bool = True
+    """Whether the weights of a query that sees a key sum to 1, and not to less."""
     by_position: bool = False
     """Whether it decides by position which keys a query sees, as a window does."""
     heads_apart: bool = True
@@ -113,6 +116,21 @@ def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
     return reference.attention(q, keys, call.v, mask=pairs, scale=call.options.get("scale"))[0]
 
 
+def capped(mechanism: Dense, call: Call) -> Tensor:
+    return reference.attention(*call.tensors, **call.options, soft_cap=mechanism.soft_cap)[0]
+
+
+def with_sinks(mechanism: SinkAttention, call: Call) -> Tensor:
+    return reference.attention(*call.tensors, **call.options, sinks=mechanism.sinks)[0]
+
+
+def sink_attention(call: Call) -> SinkAttention:
+    made = SinkAttention(call.q.shape[1])
+    with torch.no_grad():
+        made.sinks.copy_(torch.linspace(-1.0, 2.0, call.q.shape[1]))
+    return learned(made, call)
+
+
 def learned(made: torch.nn.Module, call: Call) -> torch.nn.Module:
     return made.to(call.q.dtype)
 
@@ -124,6 +142,13 @@ MECHANISMS: dict[str, Mechanism] = {
     "attention": Mechanism(lambda call: attention, exact),
     "attention_with_weights": Mechanism(lambda call: lambda *a, **o: attention_with_weights(*a, **o)[0], exact),
     "Dense": Mechanism(lambda call: Dense(), exact),
+    "Dense, capped": Mechanism(lambda call: Dense(soft_cap=1.5), capped),
+    "SinkAttention": Mechanism(
+        sink_attention,
+        with_sinks,
+        rows_sum_to_one=False,
+        heads_apart=False,  # each has a sink of its own
+    ),
     "flash_attention": Mechanism(lambda call: flash_attention, exact),
     "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact),
     **{

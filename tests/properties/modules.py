@@ -249,6 +249,10 @@ MODULES: dict[str, Module] = {
         lambda: MultiHeadAttention(DIM, HEADS, positions=Rotary(DIM // HEADS)),
         lambda m, x: m(x.sequence(), bias=x.bias, causal=True),
     ),
+    "MultiHeadAttention, normed and gated": Module(
+        lambda: MultiHeadAttention(DIM, HEADS, query_key_norm=nn.LayerNorm, gate=True),
+        lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
+    ),
     "LongformerAttention": Module(
         lambda: LongformerAttention(DIM, HEADS, 1), lambda m, x: m(x.states(), x.integers(2, x.length).bool(), x.words)
     ),

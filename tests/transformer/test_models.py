@@ -1,5 +1,6 @@
 import math
 from functools import partial
+from itertools import cycle
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.mechanisms.performer import Performer
+from attn_core.mechanisms.window import SlidingWindow
 from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
 from attn_core.transformer import (
     AddNorm,
@@ -65,6 +67,8 @@ def test_the_papers_sizes_have_about_the_papers_parameters(config, paper):
         ({"num_layers": 1.5}, "num_layers: expected"),
         ({"feed_forward_dim": -1}, "feed_forward_dim: expected"),
         ({"dropout": 1.0}, r"dropout: expected a probability in \[0, 1\), got 1.0"),
+        ({"soft_cap": 0.0}, "soft_cap: expected None or a finite number above 0, got 0.0"),
+        ({"attention": "latent"}, "attention: expected a function that makes one, got str"),
     ],
 )
 def test_config_refuses(changes, message):
@@ -445,3 +449,21 @@ def test_searches_work_and_greedy_is_the_argmax_of_one_pass():
 def test_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_logits_are_capped():
+    plain, capped = LanguageModel(small()).eval(), LanguageModel(small(soft_cap=2.0)).eval()
+    capped.load_state_dict(plain.state_dict())
+    read = tokens(2, 5)
+    torch.testing.assert_close(capped(read), 2 * torch.tanh(plain(read) / 2))
+
+
+def test_layers_may_have_windows_and_full_attention_in_turn():
+    turn = cycle([partial(SlidingWindow, 2, 0), Dense])
+    model = LanguageModel(small(num_layers=4), mechanism=lambda: next(turn)()).eval()
+    kinds = [type(layer.attention.mechanism) for layer in model.stack.layers]
+    assert kinds == [SlidingWindow, Dense, SlidingWindow, Dense]
+    read = tokens(2, 9)
+    logits, state = model.prefill(read[:, :8], torch.tensor([8, 8]))
+    torch.testing.assert_close(logits, model(read)[:, 7])
+    torch.testing.assert_close(model.step(read[:, 8], state)[0], model(read)[:, 8])
