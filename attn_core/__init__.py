@@ -29,6 +29,7 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 from attn_core.cache import KVCache
 from attn_core.capture import capture_attention
 from attn_core.device import default_device
+from attn_core.latent import LatentAttention
 from attn_core.longformer import LongformerAttention
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
@@ -49,6 +50,7 @@ __all__ = [
     "FlashAttention",
     "KVCache",
     "LSHAttention",
+    "LatentAttention",
     "Linformer",
     "LongformerAttention",
     "MultiHeadAttention",

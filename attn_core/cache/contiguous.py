@@ -13,10 +13,11 @@ class KVCache(KeyValueCache):
 
     Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
     length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. The cache follows the
-    protocol of ``KeyValueCache``; what ``append`` returns are views of the two tensors.
+    protocol of ``KeyValueCache``; what ``append`` returns are views of the two tensors. ``value_dim`` is 0 where keys
+    serve as values, too, as in latent attention.
 
     Raises:
-        ValueError: if a size is below 1.
+        ValueError: if a size is below 1 (``value_dim``: below 0).
 
     Source: Shazeer 2019, section 2.4 (incremental decoding).
     """
@@ -33,9 +34,10 @@ class KVCache(KeyValueCache):
         device: torch.device | str | None = None,
     ) -> None:
         value_dim = head_dim if value_dim is None else value_dim
-        sizes = {"batch_size": batch_size, "num_kv_heads": num_kv_heads, "capacity": capacity}
-        for name, size in {**sizes, "head_dim": head_dim, "value_dim": value_dim}.items():
+        sizes = {"batch_size": batch_size, "num_kv_heads": num_kv_heads, "capacity": capacity, "head_dim": head_dim}
+        for name, size in sizes.items():
             check_integer(name, size)
+        check_integer("value_dim", value_dim, at_least=0)
         super().__init__([0] * batch_size, device)
         # Zeros, not whatever lay in memory: a masked slot has weight 0, and 0 times NaN is NaN.
         with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it

@@ -151,8 +151,10 @@ def _check_range(name: str, blocks: Tensor, end: int) -> None:
 class BlockPool:
     """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` and ``(…, Dv)``.
 
+    ``value_dim`` is 0 where keys serve as values, too, as in ``KVCache``.
+
     Raises:
-        ValueError: if a size is below 1.
+        ValueError: if a size is below 1 (``value_dim``: below 0).
 
     Source: Kwon et al. 2023, section 4.2.
     """
@@ -169,9 +171,10 @@ class BlockPool:
         device: torch.device | str | None = None,
     ) -> None:
         value_dim = head_dim if value_dim is None else value_dim
-        sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads}
-        for name, size in {**sizes, "head_dim": head_dim, "value_dim": value_dim}.items():
+        sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
+        for name, size in sizes.items():
             check_integer(name, size)
+        check_integer("value_dim", value_dim, at_least=0)
         # Whatever lies in memory may stay there: a slot is written before it is read.
         with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
             self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)

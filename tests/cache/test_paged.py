@@ -337,7 +337,7 @@ POOL = torch.zeros(4, 2, 3, 8)
     ("call", "message"),
     [
         (lambda p: BlockPool(0, 1, 1, 1), "num_blocks: expected an integer of at least 1, got 0"),
-        (lambda p: BlockPool(1, 1, 1, 1, value_dim=0), "value_dim: expected an integer of at least 1"),
+        (lambda p: BlockPool(1, 1, 1, 1, value_dim=-1), "value_dim: expected an integer of at least 0"),
         (lambda p: p.write([(0, 1)], S, S), r"k: expected shape \(1, 1, 3\), one row a slot, got .*\(2, 1, 3\)"),
         (lambda p: p.write([(0, 1)] * 2, S, S[:, :, :2]), r"v: expected shape \(2, 1, 3\)"),
         (

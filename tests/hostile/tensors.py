@@ -282,6 +282,7 @@ class _Broken(nn.Module):
         raise ValueError("q: expected luck, got none")
 
 
+latent = {"model_dim": 8, "num_heads": 2, "latent_dim": 4, "rotary_dim": 2}
 uneven = {"layer": layer(), "queries": numbers(2, 2, 8), "cache": filled(lengths=(2, 1))}
 LAYERS = [
     Row("heads that do not divide", MultiHeadAttention, {"model_dim": 8, "num_heads": 3},
@@ -373,6 +374,23 @@ LAYERS = [
     Row("reorder: rows by True", lambda cache, rows: cache.reorder(rows),
         {"cache": filled(), "rows": torch.tensor([True, False])},
         "rows: expected an int64 or int32 tensor of 1 axes, got torch.bool"),
+    Row("KVCache: values of size −1", KVCache, {"batch_size": 1, "num_kv_heads": 1, "capacity": 1, "head_dim": 1,
+        "value_dim": -1}, "value_dim: expected an integer of at least 0, got -1$"),
+    Row("latent: no size", attn_core.LatentAttention, {**latent, "latent_dim": 0},
+        "latent_dim: expected an integer of at least 1, got 0$"),
+    Row("latent: an odd rotary part", attn_core.LatentAttention, {**latent, "rotary_dim": 3},
+        "rotary_dim: expected an even size, since entries are rotated in pairs, got 3$"),
+    Row("latent: a norm that is made", attn_core.LatentAttention, {**latent, "norm": nn.RMSNorm(4)},
+        "norm: expected a function that makes one, got RMSNorm$"),
+    Row("latent: heads", attn_core.LatentAttention, {**latent, "num_heads": 3},
+        "num_heads: expected a number that divides model_dim 8, got 3$"),
+    Row("latent: x elsewhere", attn_core.LatentAttention(**latent), {"x": numbers(1, 3, 8, device="meta")},
+        "x: expected device cpu, the weights', got meta$"),
+    Row("latent: lengths without a cache", attn_core.LatentAttention(**latent),
+        {"x": numbers(1, 3, 8), "lengths": whole(3)}, "lengths: expected a cache with them"),
+    Row("latent: a cache of keys", attn_core.LatentAttention(**latent),
+        {"x": numbers(2, 1, 8), "causal": True, "cache": filled()},
+        r"k: expected shape \(2, 2, T, 4\), got torch.float32 of shape \(2, 1, 1, 6\)$"),
     Row("Longformer: window −1", attn_core.LongformerAttention, {"model_dim": 8, "num_heads": 2, "window": -1},
         "window: expected an integer of at least 0, got -1$"),
     Row("Longformer: heads", attn_core.LongformerAttention, {"model_dim": 8, "num_heads": 3, "window": 1},

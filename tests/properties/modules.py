@@ -15,6 +15,7 @@ from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import (
     Dense,
     FlashAttention,
+    LatentAttention,
     LongformerAttention,
     MultiHeadAttention,
     SlidingWindow,
@@ -252,6 +253,17 @@ MODULES: dict[str, Module] = {
     "MultiHeadAttention, normed and gated": Module(
         lambda: MultiHeadAttention(DIM, HEADS, query_key_norm=nn.LayerNorm, gate=True),
         lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
+    "LatentAttention, masked": Module(
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, bias=True),
+        lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias),
+    ),
+    "LatentAttention, causal": Module(
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, query_latent_dim=5),
+        lambda m, x: m(x.sequence(), causal=True),
+    ),
+    "LatentAttention, absorbed, causal": Module(
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2),
+        lambda m, x: m.attend_absorbed(*m.project(x.sequence()), bias=x.bias, causal=True),
     ),
     "LongformerAttention": Module(
         lambda: LongformerAttention(DIM, HEADS, 1), lambda m, x: m(x.states(), x.integers(2, x.length).bool(), x.words)

@@ -219,7 +219,7 @@ READS_THE_SOURCE = [
     *(name for name in MODULES if name.endswith("Decoder")),
 ]
 PADDED = [
-    *("MultiHeadAttention, masked", "EncoderLayer, masked", "EncoderStack"),
+    *("MultiHeadAttention, masked", "LatentAttention, masked", "EncoderLayer, masked", "EncoderStack"),
     *("LongformerAttention", "TransformerEncoder", "SegmentEncoder", "Encoder", "ContextEncoder", "ContextLayer"),
     *("GlobalContext", "HierarchicalContext", "DynamicContext", "AttentionPooling", "Classifier"),
 ]
@@ -265,7 +265,8 @@ def test_later_words_never_move_earlier_outputs(name):
 # What a reader would compile: every mechanism, what stands around it, and whole models.
 COMPILED = [
     *MECHANISMS,
-    *("MultiHeadAttention, causal", "LongformerAttention", "ContextAttention"),
+    *("MultiHeadAttention, causal", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
+    *("LongformerAttention", "ContextAttention"),
     *("Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
 ]
 

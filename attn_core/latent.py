@@ -1,0 +1,221 @@
+"""Multi-head latent attention: the keys and values of all heads are projected from one short vector a token."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attn_core import masks
+from attn_core.cache import Cache, KeyValueCache, KVCache, rollback_on_error
+from attn_core.capture import is_captured, record
+from attn_core.contract import check_factory, check_integer, check_mask, check_mechanism, check_vectors, kind, settings
+from attn_core.mechanisms.dense import Dense
+from attn_core.positions import Rotary
+
+
+class LatentAttention(nn.Module):
+    """Multi-head self-attention that caches one latent vector a token instead of the keys and values of all heads.
+
+    A token's latent has ``latent_dim`` entries, with a norm; each head projects it up to a key and a value of
+    ``head_dim`` entries (``model_dim / num_heads`` by default). Positions enter beside it: each key is lengthened by a
+    rotary part of ``rotary_dim`` entries, the same for all heads, and each query by one of its own. With a
+    ``query_latent_dim``, queries also come from a latent with a norm. ``norm`` makes a norm from a size. ``bias`` adds
+    one to each projection from or to vectors of the model; those from a latent have none. ``mechanism`` is any of the
+    contract that scores by scaled products, ``Dense()`` by default.
+
+    A cache holds ``latent_dim + rotary_dim`` numbers a token, where multi-head attention holds 2 · num_heads ·
+    head_dim, grouped-query attention 2 · num_kv_heads · head_dim, and multi-query attention 2 · head_dim.
+
+    Raises:
+        ValueError: if a size is below 1, ``rotary_dim`` is odd, ``num_heads`` does not divide ``model_dim`` where
+            ``head_dim`` is left out, or ``norm`` or ``mechanism`` cannot be called.
+
+    Source: DeepSeek-AI 2024, section 2.1 and appendix C; the norms of the latents, section 3.1.2. The weights start
+    after Glorot and Bengio 2010, the biases at zero.
+    """
+
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        *,
+        latent_dim: int,
+        rotary_dim: int,
+        head_dim: int | None = None,
+        query_latent_dim: int | None = None,
+        bias: bool = False,
+        norm: Callable[[int], nn.Module] = nn.RMSNorm,
+        base: float = 10_000.0,
+        mechanism: Callable[..., Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        check_integer("model_dim", model_dim)
+        check_integer("num_heads", num_heads)
+        if head_dim is None:
+            if model_dim % num_heads:
+                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
+            head_dim = model_dim // num_heads
+        for name, size in {"latent_dim": latent_dim, "rotary_dim": rotary_dim, "head_dim": head_dim}.items():
+            check_integer(name, size)
+        if rotary_dim % 2:
+            raise ValueError(f"rotary_dim: expected an even size, since entries are rotated in pairs, got {rotary_dim}")
+        check_factory("norm", norm)
+        self.model_dim, self.num_heads, self.head_dim = model_dim, num_heads, head_dim
+        self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
+        self.latent = nn.Sequential(nn.Linear(model_dim, latent_dim, bias=bias), norm(latent_dim))
+        self.rotary_key = nn.Linear(model_dim, rotary_dim, bias=bias)
+        self.key, self.value = (nn.Linear(latent_dim, num_heads * head_dim, bias=False) for _ in range(2))
+        query_dim = num_heads * (head_dim + rotary_dim)
+        if query_latent_dim is None:
+            self.query_latent, self.query = None, nn.Linear(model_dim, query_dim, bias=bias)
+        else:
+            check_integer("query_latent_dim", query_latent_dim)
+            down = nn.Linear(model_dim, query_latent_dim, bias=bias)
+            self.query_latent = nn.Sequential(down, norm(query_latent_dim))
+            self.query = nn.Linear(query_latent_dim, query_dim, bias=False)
+        self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
+        self.positions = Rotary(rotary_dim, base=base)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        self.mechanism = Dense() if mechanism is None else mechanism
+        check_mechanism(self.mechanism)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from each token of ``x (B, T, model_dim)`` to all of them; returns the same shape.
+
+        ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, S)``. ``cache`` and ``lengths`` are those of
+        ``MultiHeadAttention.forward``: ``x`` continues what is cached, causally, and however a sequence is cut into
+        calls, the outputs are the same. A call that fails leaves the cache as it was.
+
+        Raises:
+            ValueError: if an input has another size or kind; if the cache is full, of other sizes, a recurrent state,
+                or given without ``causal=True``; if ``lengths`` come without a cache; or if rows differ in length
+                where the mechanism is ``aligned_only``.
+        """
+        check_vectors("x", x, self.model_dim, self.out.weight)
+        if cache is None:
+            if lengths is not None:
+                raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
+            return self.attend(*self.project(x), mask=mask, bias=bias, causal=causal)
+        if not causal:
+            raise ValueError("cache: expected causal=True with it, since it continues a sequence, got causal=False")
+        if not isinstance(cache, KeyValueCache):
+            raise ValueError(f"cache: expected one of keys and values, as new_cache gives, got {kind(cache)}")
+        with rollback_on_error([cache]):  # a call that failed can be made again
+            return self._continue(x, cache, lengths, mask, bias)
+
+    def project(self, x: Tensor, before: int | Tensor = 0) -> tuple[Tensor, Tensor]:
+        """The heads' queries ``(B, H, T, D + R)`` and the latents ``(B, 1, T, L + R)`` of ``x (B, T, model_dim)``.
+
+        D is ``head_dim``, L is ``latent_dim``; the last R = ``rotary_dim`` entries of each are the rotary part, rotated
+        by the positions that follow ``before`` others, or ``before (B,)``, a number for each row.
+        """
+        positions = torch.arange(x.shape[1], device=x.device)
+        positions = positions + (before if isinstance(before, int) else before[:, None])
+        queries = self.query(x if self.query_latent is None else _compress(x, self.query_latent))
+        content, rotary = self._split(queries).split((self.head_dim, self.rotary_dim), -1)
+        q = torch.cat([content, self.positions.rotate(rotary, positions)], -1)
+        rotary_key = self.positions.rotate(self.rotary_key(x)[:, None], positions)
+        latent = _compress(x, self.latent)[:, None]
+        return q, torch.cat([latent.to(rotary_key.dtype), rotary_key], -1)
+
+    def attend(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
+        """The plain form: project the latents up to the keys and values of all heads, and attend to these.
+
+        Shapes: ``q`` and ``latents`` as ``project`` gives them, of T and of S tokens; returns ``(B, T, model_dim)``.
+        ``options`` are ``mask``, ``bias`` and ``causal`` of the mechanism.
+        """
+        latent, rotary_key = latents.split((self.latent_dim, self.rotary_dim), -1)
+        k, v = (self._split(up(latent[:, 0])) for up in (self.key, self.value))
+        k = torch.cat([k, rotary_key.expand(-1, self.num_heads, -1, -1)], -1)
+        return self._merge(self._attend_heads(q, k, v, **options))
+
+    def attend_absorbed(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
+        """The absorbed form: attend to the latents themselves, one key-value head for all heads.
+
+        Shapes and results are those of ``attend``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected values
+        is the projected mean, so the projections from the latents can be applied to the queries and to the outputs.
+        """
+        up_key, up_value = (up.weight.view(self.num_heads, self.head_dim, -1) for up in (self.key, self.value))
+        content, rotary = q.split((self.head_dim, self.rotary_dim), -1)
+        q = torch.cat([torch.einsum("bhtd,hdl->bhtl", content, up_key), rotary], -1)
+        # As values the latents keep their rotary part, which is dropped afterwards: without it they would be copied.
+        scale = 1 / math.sqrt(self.head_dim + self.rotary_dim)
+        means = self._attend_heads(q, latents, latents, scale=scale, **options)[..., : self.latent_dim]
+        return self._merge(torch.einsum("bhtl,hdl->bhtd", means, up_value))
+
+    def new_cache(self, batch_size: int, capacity: int) -> KVCache:
+        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows.
+
+        The latents are its keys, and its values have no entries.
+        """
+        weight = self.out.weight
+        kind_of = weight.device.type
+        # Under autocast the projections come out in its dtype.
+        dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
+        size = self.latent_dim + self.rotary_dim
+        return KVCache(batch_size, 1, capacity, size, value_dim=0, dtype=dtype, device=weight.device)
+
+    extra_repr = settings
+
+    def _continue(
+        self, x: Tensor, cache: KeyValueCache, lengths: Tensor | None, mask: Tensor | None, bias: Tensor | None
+    ) -> Tensor:
+        """Attend from each row's next tokens to what is cached and to themselves, causally."""
+        held, uniform = cache.lengths, cache.uniform and lengths is None
+        if not uniform and getattr(self.mechanism, "aligned_only", False):
+            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
+            expected = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
+            raise ValueError(f"{name}: expected {expected}, got {counts}")
+        q, new = self.project(x, cache.longest if uniform else held)
+        latents, _ = cache.append(new, new[..., :0], lengths)
+        queries, keys = x.shape[1], latents.shape[2]
+        if not uniform:  # the last query of a row is not aligned with the last key of the longest row
+            past = masks.causal(queries, keys, held)
+            if mask is not None:
+                check_mask(mask, (len(x), self.num_heads, queries, keys), x.device)
+            mask = past if mask is None else mask & past
+        # Absorbed, no latent is projected, but each pair of query and key takes longer products: that pays for few
+        # queries. Both sides count half the multiplications of one head, less those that the forms share.
+        up, longer = self.latent_dim * self.head_dim, self.latent_dim - self.head_dim
+        absorb = queries * (keys * longer + up) < keys * up
+        form = self.attend_absorbed if absorb else self.attend
+        return form(q, latents, mask=mask, bias=bias, causal=uniform)
+
+    def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        """The heads' outputs; their weights are recorded where they are captured."""
+        if not is_captured(self):
+            return self.mechanism(q, k, v, **options)
+        if not hasattr(self.mechanism, "with_weights"):
+            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
+        out, weights = self.mechanism.with_weights(q, k, v, **options)
+        record(self, weights)
+        return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        """``(B, n, H · size)`` to ``(B, H, n, size)``."""
+        return x.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+
+    def _merge(self, out: Tensor) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)`` side by side, projected: ``(B, T, model_dim)``."""
+        return self.out(out.transpose(1, 2).flatten(2))
+
+
+def _compress(x: Tensor, latent: nn.Sequential) -> Tensor:
+    """``x (B, T, model_dim)`` projected and normalised, in the parameters' dtype also where autocast projects."""
+    down, norm = latent
+    return norm(down(x).to(down.weight.dtype))
