@@ -110,6 +110,13 @@ def rows(stories: Sequence[Any], vocab: Vocab) -> Tensor:
     return torch.tensor([row for row in joined if len(row) == LENGTH + 1])
 
 
+def stories() -> tuple[tuple[Tensor, Tensor], int]:
+    """The rows to train on and the unseen ones, and the size of the vocabulary."""
+    corpus = paragraph_corpus(train=STORIES, valid=0, test=500)
+    vocab = Vocab([story.source for story in corpus.train])
+    return (rows(corpus.train, vocab), rows(corpus.test, vocab)), len(vocab)
+
+
 def loss_of(model: LanguageModel, batch: Tensor) -> Tensor:
     """The mean loss of each next token, in nats."""
     return functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
@@ -120,15 +127,13 @@ def largest_score(model: LanguageModel, batch: Tensor) -> float:
     """The largest scaled product of a query and a key that it sees, over all layers; before a soft cap."""
     found: list[Tensor] = []
 
-    def watch(layer: Any, inputs: tuple[Tensor, ...], *_: object) -> None:
-        k, _ = layer.project_kv(inputs[0])
-        q, _ = layer._project_q(inputs[0], k, 0, None)
-        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-        scores = q @ k.mT / q.shape[-1] ** 0.5
+    def watch(mechanism: nn.Module, inputs: tuple[Tensor, ...], options: object) -> None:
+        q, k, _ = inputs
+        scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).mT / q.shape[-1] ** 0.5
         found.append(scores.tril().abs().max())
 
     layers: Any = model.stack.layers
-    hooks = [layer.attention.register_forward_pre_hook(watch) for layer in layers]
+    hooks = [layer.attention.mechanism.register_forward_pre_hook(watch, with_kwargs=True) for layer in layers]
     model(batch[:, :-1])
     for hook in hooks:
         hook.remove()
@@ -188,10 +193,7 @@ def train(
 def one_of(name: str, rate: float, seed: int) -> dict[str, Any]:
     """One run, in a process of its own thread."""
     torch.set_num_threads(1)
-    corpus = paragraph_corpus(train=STORIES, valid=0, test=500)
-    vocab = Vocab([story.source for story in corpus.train])
-    data = rows(corpus.train, vocab), rows(corpus.test, vocab)
-    found = train(variants()[name], rate, seed, data, len(vocab))
+    found = train(variants()[name], rate, seed, *stories())
     print(f"{name:16} {rate:7.3f} {seed} {found['loss']:.3f} {found['score']:.1f}", flush=True)
     return {"model": name, "rate": rate, "seed": seed} | rounded(found)
 

@@ -253,6 +253,7 @@ MODULES: dict[str, Module] = {
     "MultiHeadAttention, normed and gated": Module(
         lambda: MultiHeadAttention(DIM, HEADS, query_key_norm=nn.LayerNorm, gate=True),
         lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
+    ),
     "LatentAttention, masked": Module(
         lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, bias=True),
         lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias),
