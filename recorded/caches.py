@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attn_core import LatentAttention
 from recorded import block
@@ -31,8 +31,14 @@ def latent(latent_dim: int, rotary_dim: int) -> Any:
 
 def self_attention(latent_dim: int, rotary_dim: int, model_dim: int, num_heads: int, **given: Any) -> nn.Module:
     """Latent attention; its positions are its own."""
-    sizes = {"latent_dim": latent_dim, "rotary_dim": rotary_dim}
-    return LatentAttention(model_dim, num_heads, **sizes, bias=given["bias"], mechanism=given["mechanism"])
+    return LatentAttention(
+        model_dim,
+        num_heads,
+        latent_dim=latent_dim,
+        rotary_dim=rotary_dim,
+        bias=given["bias"],
+        mechanism=given["mechanism"],
+    )
 
 
 KINDS: dict[str, tuple[int, dict[str, Any]]] = {
