@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/10_serving"
+_PAGE = "chapters/11_serving"
 _PAGES = (_PAGE, "Pages")
 _THROUGH = (_PAGE, "Attention through the table")
 _WINDOWS = (_PAGE, "Windows and sinks")

@@ -12,7 +12,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.online import OnlineSoftmax
 
-_PAGE = "chapters/09_flash"
+_PAGE = "chapters/10_flash"
 _TILES = (_PAGE, "Tiles")
 _SKIP = (_PAGE, "What is hidden can be skipped")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/09_flash"
+_PAGE = "chapters/10_flash"
 _ONCE = (_PAGE, "The softmax in one pass")
 _OUTPUT = (_PAGE, "The output too")
 

@@ -45,20 +45,20 @@ SOURCES = {
         "32,000": "Touvron et al. 2023, Llama 2",
         "128,000": "Llama Team 2024, Llama 3",
     },
-    "09_flash": {"227": "NVIDIA's tuning guide for the H100"},
-    "10_serving": {
+    "10_flash": {"227": "NVIDIA's tuning guide for the H100"},
+    "11_serving": {
         "4,096": "Jiang et al. 2023, table 1",
         "16,384": "the memory that the exercise of the text sets, eight times 2,048",
         "127.5": "(256 - 1) / 2",
         "26": "Kwon et al. 2023, section 7.1",
         "192": "twelve blocks of 16",
     },
-    "11_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
-    "16_pictures": {
+    "12_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
+    "17_pictures": {
         "17": "what convolutions of 5, 3 and 3 with stride 2 see: 1 + 4 + 4 + 8",
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "14_pretraining": {
+    "15_pretraining": {
         "96,000": "3,000 batches of 32",
         "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
         "97": "Devlin et al. 2019",

@@ -101,7 +101,7 @@ def test_widgets_live_in_jupyterlab(browser, lab, path):
 
 
 def test_widgets_live_in_notebook_7(browser, tmp_path):
-    (path,) = [path for path in HOLDERS if path.stem == "12_linear"]
+    (path,) = [path for path in HOLDERS if path.stem == "13_linear"]
     with jupyter.serve("notebook", tmp_path) as server:
         visit(browser, server, "notebooks", path, known=ITS_OWN)
 

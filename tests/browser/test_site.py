@@ -115,7 +115,7 @@ def test_without_scripts_the_heatmap_is_a_picture(visit):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_without_scripts_the_palette_holds(visit, theme):
-    page = visit("chapters/09_flash.html", theme=theme, java_script_enabled=False).page
+    page = visit("chapters/10_flash.html", theme=theme, java_script_enabled=False).page
     link, text = (page.locator(f"article {tag}").first for tag in ("p a", "p"))
     colour = "e => getComputedStyle(e).color"
     assert link.evaluate(colour) == "rgb(90, 58, 166)" and text.evaluate(colour) == "rgb(34, 38, 46)"
