@@ -102,7 +102,7 @@ def duplicate_scores(weights: Tensor, tokens: Tensor) -> Tensor:
     Raises:
         ValueError: if the shapes do not match, or no token occurred before.
 
-    Source: Wang et al. 2022, who call such heads duplicate token heads.
+    Source: Wang et al. 2023, who call such heads duplicate token heads.
     """
     if weights.dim() != 4 or tokens.shape != (weights.shape[0], weights.shape[2]):
         raise ValueError(f"tokens: expected (B, T) of weights (B, H, T, T), got {kind(tokens)}")

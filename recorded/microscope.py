@@ -29,6 +29,7 @@ from attn_book.microscope import (
     rotary_parts,
     variance_shares,
 )
+from attn_core.positions import Rotary
 from attn_core.pretrained import load_gguf, load_safetensors, minilm_files, smollm2_file
 from recorded.bahdanau import rounded
 
@@ -70,8 +71,8 @@ def first_id(tokenizer: Any, word: str) -> int:
     return int(tokenizer.encode(f" {word}").ids[0])
 
 
-def without(model: Any, text: Text, hidden: Tensor, *, start: int, what: str) -> tuple[Tensor, Tensor]:
-    """Losses ``(B, T − 1)`` and maps when one token of each row is hidden from the later ones in layers ≥ ``start``.
+def without(model: Any, text: Text, hidden: Tensor, *, start: int, what: str) -> Tensor:
+    """Losses ``(B, T − 1)`` when one token of each row is hidden from the later ones in layers ≥ ``start``.
 
     With ``what`` "key" the later queries cannot attend to it; with "value" its value is zero.
     """
@@ -84,16 +85,14 @@ def without(model: Any, text: Text, hidden: Tensor, *, start: int, what: str) ->
         out[rows, hidden] = 0.0
         return out
 
-    x, maps = model.embedding(text.tokens), []
+    x = model.embedding(text.tokens)
     for number, layer in enumerate(model.stack.layers):
         use = number >= start
         hooks = [layer.attention.value.register_forward_hook(no_value)] if use and what == "value" else []
         x = layer(x, causal=True, mask=mask if use and what == "key" else None)
         for hook in hooks:
             hook.remove()
-        maps.append(x)
-    logits = model.embedding.logits(model.stack.norm(x))
-    return next_token_losses(logits, text.tokens), torch.stack(maps)
+    return next_token_losses(model.embedding.logits(model.stack.norm(x)), text.tokens)
 
 
 def sinks(model: Any, text: Text) -> dict[str, Any]:
@@ -120,14 +119,14 @@ def sinks(model: Any, text: Text) -> dict[str, Any]:
     plain = next_token_losses(model(text.tokens), text.tokens)[asked].mean().item()
     found["loss"] = {"asked": int(asked.sum()), "plain": plain, "first": [], "control": []}
     zero = torch.zeros(len(text.tokens), dtype=torch.long)
-    for what in ("key", "value"):
-        for start in (0, 1, 2, 3, 4, 6, 8, 12, 20):
-            lost, _ = without(model, text, zero, start=start, what=what)
+    for what, starts in (("key", (0, 1, 2, 3, 4, 8, 12, 20)), ("value", (0, 3))):
+        for start in starts:
+            lost = without(model, text, zero, start=start, what=what)
             found["loss"]["first"].append({"what": what, "from_layer": start, "loss": lost[asked].mean().item()})
         for seed in SEEDS:
             other = torch.randint(1, 6, (len(text.tokens),), generator=torch.Generator().manual_seed(seed))
             for start in (0, 3):
-                lost, _ = without(model, text, other, start=start, what=what)
+                lost = without(model, text, other, start=start, what=what)
                 row = {"what": what, "from_layer": start, "seed": seed, "loss": lost[asked].mean().item()}
                 found["loss"]["control"].append(row)
     return found
@@ -348,8 +347,8 @@ def opposites(model: Any, tokenizer: Any) -> dict[str, Any]:
             mask = torch.ones(len(rows), 1, length, length, dtype=torch.bool)
             mask[rows, 0, :, places] = False
             kinds.append(("not hidden", mask | torch.eye(length, dtype=torch.bool)))
-        for kind, mask in kinds:
-            logits = last_logits(model, text, mask)
+        for kind, hiding in kinds:
+            logits = last_logits(model, text, hiding)
             ids = [(first_id(tokenizer, said), first_id(tokenizer, other)) for _, said, other in pairs]
             found[kind] = [(row[b] - row[a]).item() for row, (a, b) in zip(logits, ids, strict=True)]
             found[f"{kind}, likeliest"] = [tokenizer.decode([i]) for i in logits.argmax(-1).tolist()]
@@ -392,9 +391,6 @@ def frequencies(model: Any, kinds: dict[str, list[Head]]) -> dict[str, Any]:
                 }[name](w)
                 left[name].setdefault(band, []).extend(score[own].tolist())
     return {"shares": shares, "without_band": {k: {b: fmean(v) for b, v in bands.items()} for k, bands in left.items()}}
-
-
-from attn_core.positions import Rotary  # noqa: E402
 
 
 class Still(Rotary):
@@ -452,7 +448,10 @@ def minilm(decoder: Any, decoder_tokenizer: Any) -> dict[str, Any]:
 
 
 def retrieval(model: Any, tokenizer: Any, decoder: Any, decoder_tokenizer: Any) -> dict[str, Any]:
-    """For each way to make a vector of a text: how often a text's nearest is its paraphrase, among 60."""
+    """For each way to make a vector of a text: how often its paraphrase is nearest, among 30, and among 60.
+
+    The other 30 say something else in words of the texts.
+    """
     texts = [one.text for one in PARAPHRASES]
     others = [one.same for one in PARAPHRASES] + [one.other for one in PARAPHRASES]
     text = Text(tokenizer, texts + others)
@@ -486,7 +485,9 @@ def retrieval(model: Any, tokenizer: Any, decoder: Any, decoder_tokenizer: Any) 
         unit = functional.normalize(vectors, dim=-1)
         close = unit[: len(texts)] @ unit[len(texts) :].T
         target = close.diagonal()
+        easy = close[:, : len(texts)].argmax(1) == torch.arange(len(texts))
         found[name] = {
+            "found among paraphrases": easy.float().mean().item(),
             "found": (close.argmax(1) == torch.arange(len(texts))).float().mean().item(),
             "beats its other": (target > close[:, len(texts) :].diagonal()).float().mean().item(),
             "median rank": (close > target[:, None]).sum(1).float().add(1).median().item(),
