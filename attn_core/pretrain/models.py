@@ -17,7 +17,8 @@ from attn_core.transformer.layers import Mechanism
 class SegmentEncoder(TransformerEncoder):
     """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
 
-    Arguments and errors are those of ``TransformerEncoder``.
+    With ``norm_embedding`` the sum of the three embeddings is normalised before the first layer, as in BERT's published
+    parameters. The other arguments, and the errors, are those of ``TransformerEncoder``.
 
     Source: Devlin et al. 2018, section 3 and figure 2.
     """
@@ -28,9 +29,11 @@ class SegmentEncoder(TransformerEncoder):
         *,
         mechanism: Callable[[], Mechanism] = Dense,
         positions: Callable[[], nn.Module] | None = None,
+        norm_embedding: bool = False,
     ) -> None:
         super().__init__(config, mechanism=mechanism, positions=positions)
         self.segments = nn.Embedding(2, config.model_dim)
+        self.norm = config.norm(config.model_dim) if norm_embedding else nn.Identity()
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` count.
@@ -56,7 +59,7 @@ class SegmentEncoder(TransformerEncoder):
             raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
         mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
         check_lengths(lengths, len(tokens))
-        states = [self.embedding(tokens) + self.segments(segments)]
+        states = [self.norm(self.embedding(tokens) + self.segments(segments))]
         for layer in self.stack.layers:
             states.append(layer(states[-1], mask=mask))
         return [*states[:-1], self.stack.norm(states[-1])]

@@ -6,39 +6,35 @@ float32 here. Needs the packages gguf and tokenizers.
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attn_core.positions import Rotary
+from attn_core.pretrained.tables import Pretrained, Table, fill
 from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 
-_MODEL = {"token_embd.weight": "embedding.tokens.weight", "output_norm.weight": "stack.norm.weight"}
-_LAYER = {
-    "attn_norm.weight": "add_attention.norm.weight",
-    "attn_q.weight": "attention.query.weight",
-    "attn_k.weight": "attention.key.weight",
-    "attn_v.weight": "attention.value.weight",
-    "attn_output.weight": "attention.out.weight",
-    "ffn_norm.weight": "add_feed_forward.norm.weight",
-    "ffn_gate.weight": "feed_forward.gate.weight",
-    "ffn_up.weight": "feed_forward.hidden.weight",
-    "ffn_down.weight": "feed_forward.out.weight",
-}
-"""What the file calls a parameter, and what our model calls it."""
+_LLAMA = Table(
+    {"token_embd": "embedding.tokens", "output_norm": "stack.norm"},
+    "blk",
+    {
+        "attn_norm": "add_attention.norm",
+        "attn_q": "attention.query",
+        "attn_k": "attention.key",
+        "attn_v": "attention.value",
+        "attn_output": "attention.out",
+        "ffn_norm": "add_feed_forward.norm",
+        "ffn_gate": "feed_forward.gate",
+        "ffn_up": "feed_forward.hidden",
+        "ffn_down": "feed_forward.out",
+    },
+)
 _CONTROL = 3
 """The type of special tokens."""
 
 
-class Pretrained(NamedTuple):
-    """A model, and the tokenizer that it was trained with."""
-
-    model: LanguageModel
-    tokenizer: Any
-
-
-def load_gguf(path: Path | str) -> Pretrained:
+def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     """The model of a GGUF file of the architecture ``llama``, and its tokenizer.
 
     The model is in float32 on the CPU, in evaluation mode. Its embedding is also the matrix of its logits. Queries and
@@ -91,22 +87,7 @@ def _model(sizes: "_Fields", stored: dict[str, Any]) -> LanguageModel:
     rotary = partial(Rotary, model_dim // num_heads, base=sizes.get("llama.rope.freq_base"))
     with torch.device("meta"):  # no memory for parameters that are replaced at once
         model = LanguageModel(config, positions=rotary)
-    names = _MODEL | {
-        f"blk.{number}.{theirs}": f"stack.layers.{number}.{ours}"
-        for number in range(layers)
-        for theirs, ours in _LAYER.items()
-    }
-    missing, unknown = sorted(names.keys() - stored.keys()), sorted(stored.keys() - names.keys())
-    if missing or unknown:
-        raise ValueError(f"{path}: expected the parameters of a Llama; missing: {missing}; not expected: {unknown}")
-    expected, found = model.state_dict(), {}
-    for theirs, ours in names.items():
-        tensor = _floats(stored[theirs])
-        if tensor.shape != expected[ours].shape:
-            shapes = f"{tuple(expected[ours].shape)}, got {tuple(tensor.shape)}"
-            raise ValueError(f"{path}: expected {theirs} of shape {shapes}")
-        found[ours] = tensor
-    model.load_state_dict(found, assign=True)
+    fill(model, _LLAMA, stored, lambda name: _floats(stored[name]), path)
     return model.eval()
 
 

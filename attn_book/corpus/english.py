@@ -1,0 +1,265 @@
+"""Ordinary English for models that were trained on English: sentences, and pairs that test one thing each.
+
+All of it was written for this book. ``SENTENCES`` are unrelated sentences. ``REFERENTS`` are sentences in which the
+last word decides which of two nouns "it" is. ``SUBJECTS`` begin sentences whose verb has to agree with a noun some
+words away. ``OPPOSITES`` are things that are one of two opposites. ``PARAPHRASES`` say the same thing twice in
+different words, and then something else in the words of the first.
+"""
+
+from typing import NamedTuple
+
+SENTENCES = (
+    "The black cat does not drink the hot soup.",
+    "My neighbour painted her old garden fence last summer, and now it looks almost new.",
+    "When the rain stopped, the children ran outside and jumped into every puddle on the street.",
+    "Nobody knew why the old clock in the town hall had started to run backwards.",
+    "She opened the letter slowly, read it twice, and put it back into the drawer without a word.",
+    "Bread rises because yeast turns sugar into gas, which is trapped in the dough.",
+    "The last train to the coast leaves at ten, so we should not stay too long.",
+    "A small boat with a torn sail was drifting towards the rocks near the lighthouse.",
+    "If you water the plant every day, its roots will rot and its leaves will turn yellow.",
+    "The teacher drew a large circle on the board and asked the class to find its area.",
+    "Our team lost the first match but won the next four, which nobody had expected.",
+    "He keeps his tools in a wooden box that his grandfather made many years ago.",
+    "The museum is closed on Mondays, but the garden behind it is open all week.",
+    "After the storm, several trees lay across the road and the village had no electricity.",
+    "The doctor told him to sleep more, to drink less coffee and to walk every morning.",
+    "In winter the lake freezes, and people from the whole valley come to skate on it.",
+    "The company sold its oldest factory in order to pay for a new research building.",
+    "They had forgotten the key, so they climbed through the kitchen window.",
+    "The moon is much smaller than the earth, but it looks as large as the sun.",
+    "The cook tasted the sauce, added a little salt, tasted it again and smiled.",
+    "Most birds build a new nest each spring, although some return to an old one.",
+    "The judge asked the witness to speak louder and to answer only the question.",
+    "On the way home she bought two apples, a loaf of bread and a newspaper.",
+    "The bridge was built in four years, but it took ten years to plan it.",
+    "He wrote a short program that sorts the names in a list by their length.",
+    "The baby fell asleep in the car and did not wake up until the next morning.",
+    "Glass is made of sand that has been melted at a very high temperature.",
+    "The audience laughed at the wrong moment, and the actor forgot his next line.",
+    "You can borrow my bicycle, but please bring it back before the shops close.",
+    "The map showed a path through the forest, but we could not find it.",
+    "Her brother works as a nurse in a hospital at the other end of the city.",
+    "The price of wheat rose sharply because the harvest had been poor in many countries.",
+    "The dog waited at the door until it heard the familiar steps on the stairs.",
+    "A triangle with three equal sides also has three equal angles.",
+    "The new law says that every house must have a smoke alarm on each floor.",
+    "We sat around the fire, told old stories and watched the stars come out.",
+    "The printer has no paper left, and the shop that sells it is closed today.",
+    "Some of the letters were never sent, because the war began a week later.",
+    "The farmer moved his sheep to the upper field, where the grass was still green.",
+    "It is easier to learn a song than to remember a poem of the same length.",
+)
+
+
+class Referent(NamedTuple):
+    """Two nouns and two reasons; with the first reason "it" is the first noun, with the second it is the second.
+
+    ``start`` goes up to the word "too". Its nouns are ``nouns``, in this order.
+    """
+
+    start: str
+    nouns: tuple[str, str]
+    reasons: tuple[str, str]
+
+
+def _referent(first: str, verb: str, second: str, *reasons: str) -> Referent:
+    return Referent(f"The {first} {verb} the {second} because it was too", (first, second), (reasons[0], reasons[1]))
+
+
+REFERENTS = (
+    _referent("animal", "didn't cross", "street", "tired", "wide"),
+    _referent("truck", "didn't cross", "bridge", "heavy", "weak"),
+    _referent("ball", "didn't go through", "window", "big", "small"),
+    _referent("horse", "didn't jump over", "fence", "tired", "high"),
+    _referent("robot", "couldn't lift", "box", "weak", "heavy"),
+    _referent("sofa", "didn't fit into", "room", "wide", "narrow"),
+    _referent("bird", "didn't eat", "seed", "full", "hard"),
+    _referent("car", "couldn't climb", "hill", "slow", "steep"),
+    _referent("cat", "didn't catch", "mouse", "slow", "quick"),
+    _referent("knife", "couldn't cut", "bread", "blunt", "hard"),
+    _referent("ship", "couldn't enter", "harbour", "large", "shallow"),
+    _referent("bear", "couldn't enter", "cave", "fat", "narrow"),
+    _referent("wolf", "didn't eat", "apple", "proud", "sour"),
+    _referent("rope", "didn't reach", "boat", "short", "distant"),
+    _referent("cow", "didn't drink", "water", "sick", "dirty"),
+    _referent("hammer", "didn't break", "stone", "light", "hard"),
+    _referent("letter", "didn't fit into", "envelope", "long", "small"),
+    _referent("phone", "didn't fit into", "pocket", "large", "small"),
+    _referent("dog", "didn't chew", "bone", "sleepy", "hard"),
+    _referent("plane", "couldn't land on", "field", "heavy", "muddy"),
+    _referent("goat", "didn't climb", "rock", "tired", "slippery"),
+    _referent("frog", "didn't reach", "shore", "weak", "distant"),
+    _referent("lion", "didn't chase", "deer", "lazy", "fast"),
+    _referent("piano", "didn't fit through", "door", "broad", "narrow"),
+    _referent("snake", "didn't climb", "wall", "lazy", "smooth"),
+    _referent("bus", "didn't enter", "tunnel", "tall", "low"),
+)
+
+
+class Subject(NamedTuple):
+    """A noun in singular and plural, and two attractors in singular and plural, each with what comes before it."""
+
+    head: tuple[str, str]
+    between: str
+    attractor: tuple[str, str]
+    further: str
+    second: tuple[str, str]
+
+    def start(self, number: int, attractors: tuple[int, ...] = ()) -> str:
+        """The beginning of a sentence whose verb comes next; numbers are 0 (singular) and 1 (plural)."""
+        text = f"The {self.head[number]}"
+        pairs = ((self.between, self.attractor), (self.further, self.second))
+        for which, (before, noun) in zip(attractors, pairs, strict=False):
+            text += f" {before} the {noun[which]}"
+        return text
+
+
+def _subject(head: str, between: str, attractor: str, further: str, second: str) -> Subject:
+    one, two, three = ((w, f"{w}s") for w in (head, attractor, second))
+    return Subject(one, between, two, further, three)
+
+
+SUBJECTS = (
+    _subject("key", "to", "cabinet", "near", "door"),
+    _subject("picture", "of", "teacher", "beside", "window"),
+    _subject("road", "to", "village", "behind", "hill"),
+    _subject("letter", "from", "friend", "of", "nurse"),
+    _subject("book", "about", "king", "near", "lamp"),
+    _subject("door", "of", "room", "above", "shop"),
+    _subject("leader", "of", "group", "near", "bridge"),
+    _subject("label", "on", "bottle", "beside", "cup"),
+    _subject("dog", "behind", "gate", "of", "garden"),
+    _subject("report", "about", "accident", "near", "tunnel"),
+    _subject("wheel", "of", "car", "beside", "tree"),
+    _subject("guard", "of", "prisoner", "near", "tower"),
+    _subject("song", "about", "river", "near", "town"),
+    _subject("owner", "of", "shop", "beside", "church"),
+    _subject("light", "above", "table", "near", "wall"),
+    _subject("cover", "of", "notebook", "under", "desk"),
+    _subject("friend", "of", "doctor", "behind", "counter"),
+    _subject("bird", "on", "branch", "above", "roof")._replace(attractor=("branch", "branches")),
+    _subject("bill", "for", "repair", "of", "engine"),
+    _subject("map", "of", "island", "near", "port"),
+    _subject("boat", "beside", "rock", "near", "harbour"),
+    _subject("answer", "to", "question", "of", "student"),
+)
+
+
+class Opposite(NamedTuple):
+    """A thing, and two opposite adjectives that it can have."""
+
+    thing: str
+    pair: tuple[str, str]
+
+
+OPPOSITES = tuple(
+    Opposite(thing, (first, second))
+    for thing, first, second in (
+        ("The soup", "hot", "cold"),
+        ("The bottle", "full", "empty"),
+        ("The door", "open", "closed"),
+        ("The street", "wide", "narrow"),
+        ("The box", "heavy", "light"),
+        ("The answer", "right", "wrong"),
+        ("The room", "dark", "bright"),
+        ("The shirt", "wet", "dry"),
+        ("The test", "easy", "hard"),
+        ("The knife", "sharp", "dull"),
+        ("The water", "clean", "dirty"),
+        ("The man", "rich", "poor"),
+        ("The house", "new", "old"),
+        ("The train", "late", "early"),
+        ("The river", "deep", "shallow"),
+        ("The dog", "alive", "dead"),
+        ("The music", "loud", "quiet"),
+        ("The wall", "high", "low"),
+        ("The car", "fast", "slow"),
+        ("The bread", "soft", "hard"),
+        ("The story", "true", "false"),
+        ("The lamp", "on", "off"),
+        ("The rope", "long", "short"),
+        ("The child", "happy", "sad"),
+    )
+)
+
+
+class Paraphrase(NamedTuple):
+    """A text, another that says the same in different words, and one that says something else in similar words."""
+
+    text: str
+    same: str
+    other: str
+
+
+PARAPHRASES = tuple(
+    Paraphrase(*texts)
+    for texts in (
+        ("The film was far too long.", "I wished the movie had ended sooner.", "The film was made long ago."),
+        ("He repaired the broken engine.", "The motor works again thanks to him.", "He broke the repaired engine."),
+        ("The shop opens at nine.", "You cannot buy anything there before nine.", "The shop was sold to nine people."),
+        ("My sister is afraid of dogs.", "Dogs frighten my sister.", "My sister has two dogs."),
+        ("It has not rained for weeks.", "The drought has lasted a long time.", "It has rained for weeks."),
+        ("The price of bread has doubled.", "A loaf costs twice as much as before.", "The bread is baked twice."),
+        ("She speaks four languages.", "She is fluent in several tongues.", "She speaks to four people."),
+        ("The patient has a high temperature.", "The sick man is feverish.", "The oven has a high temperature."),
+        (
+            "The thief was caught by the police.",
+            "Officers arrested the burglar.",
+            "The police car was stolen by a thief.",
+        ),
+        ("We missed the last bus.", "There was no more public transport when we came.", "We took the last bus."),
+        ("The child fell asleep quickly.", "Soon the kid was dreaming.", "The child fell down quickly."),
+        ("This laptop is very light.", "The computer weighs almost nothing.", "This light is very bright."),
+        (
+            "The company dismissed half its workers.",
+            "Fifty per cent of the staff lost their jobs.",
+            "The company hired new workers.",
+        ),
+        (
+            "The meeting was moved to Friday.",
+            "We will now meet at the end of the week.",
+            "The meeting on Friday was moving.",
+        ),
+        ("He never tells the truth.", "You cannot believe a word he says.", "He always tells the truth."),
+        ("The soup is too salty.", "Somebody put too much salt into the broth.", "The soup is too hot."),
+        (
+            "The bridge collapsed in the storm.",
+            "Strong winds brought down the crossing.",
+            "The bridge was painted after the storm.",
+        ),
+        ("I cannot find my glasses.", "My spectacles are lost.", "I cannot fill my glasses."),
+        ("The team won every match.", "The side remained unbeaten.", "The team watched every match."),
+        ("The flight was cancelled.", "The plane did not take off.", "The flight was comfortable."),
+        (
+            "Turn off the light before you leave.",
+            "Do not go without switching off the lamp.",
+            "Leave before it gets light.",
+        ),
+        ("The novel made her cry.", "She wept over the book.", "The novel made her rich."),
+        ("He is looking for work.", "He is unemployed and wants a position.", "He is looking at his work."),
+        (
+            "Cars are forbidden in the old town.",
+            "No vehicles may enter the historic centre.",
+            "Old cars are sold in the town.",
+        ),
+        (
+            "The bank refused to lend us money.",
+            "Our application for a loan was turned down.",
+            "We sat on the bank and counted money.",
+        ),
+        (
+            "The exam was harder than expected.",
+            "Nobody thought the test would be so difficult.",
+            "The exam was earlier than expected.",
+        ),
+        (
+            "She gave up smoking last year.",
+            "She has not touched a cigarette for months.",
+            "She gave a party last year.",
+        ),
+        ("The lake is frozen.", "There is ice on the water.", "The lake is famous."),
+        ("The baby was born at dawn.", "She gave birth early in the morning.", "The sun rose at dawn."),
+        ("The king died without children.", "The ruler left no heir.", "The king liked children."),
+    )
+)
