@@ -45,7 +45,7 @@ def fill(model: Model, table: Table, stored: Collection[str], read: Callable[[st
         for number in range(model.config.num_layers)
         for theirs, ours in table.layer.items()
     }
-    expected = model.state_dict()
+    expected: dict[str, Tensor] = model.state_dict()
     found: dict[str, Tensor] = {}
     names = {
         f"{theirs}.{part}": [f"{own}.{part}" for own in ours.split()]
