@@ -18,7 +18,8 @@ class SegmentEncoder(TransformerEncoder):
     """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
 
     With ``norm_embedding`` the sum of the three embeddings is normalised before the first layer, as in BERT's published
-    parameters. The other arguments, and the errors, are those of ``TransformerEncoder``.
+    parameters (dropout acts before this norm, BERT's after it). The other arguments, and the errors, are those of
+    ``TransformerEncoder``.
 
     Source: Devlin et al. 2018, section 3 and figure 2.
     """

@@ -269,5 +269,5 @@ def _tokenizer(folder: Path, layout: str) -> Any:
         tokenizer.decoder = decoders.ByteLevel()
         tokenizer.add_special_tokens(["<|endoftext|>"])
     else:
-        raise FileNotFoundError(f"path: expected a tokenizer's files beside it, got none in {folder}")
+        raise FileNotFoundError("path: expected tokenizer.json, or the layout's vocabulary, beside it, got neither")
     return tokenizer

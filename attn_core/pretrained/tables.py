@@ -34,7 +34,13 @@ class Table(NamedTuple):
     transposed: tuple[str, ...] = ()
 
 
-def fill(model: Model, table: Table, stored: Collection[str], read: Callable[[str], Tensor], path: Path | str) -> None:
+def fill(
+    model: LanguageModel | SegmentEncoder,
+    table: Table,
+    stored: Collection[str],
+    read: Callable[[str], Tensor],
+    path: Path | str,
+) -> None:
     """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32.
 
     Raises:
@@ -59,7 +65,8 @@ def fill(model: Model, table: Table, stored: Collection[str], read: Callable[[st
     for theirs, ours in names.items():
         tensor, transposed = read(theirs), theirs.endswith(table.transposed)
         rows = [len(expected[own]) for own in ours]
-        shape = (sum(rows), *expected[ours[0]].shape[1:])[:: -1 if transposed else 1]
+        shape: tuple[int, ...] = (sum(rows), *expected[ours[0]].shape[1:])
+        shape = shape[::-1] if transposed else shape
         if tensor.shape != shape:
             raise ValueError(f"{path}: expected {theirs} of shape {shape}, got {tuple(tensor.shape)}")
         parts = (tensor.T if transposed else tensor).split(rows)

@@ -77,6 +77,16 @@ def test_states_are_what_the_layers_give(batch, norm_first, positions):
     torch.testing.assert_close(states[2], encoder.stack.norm(given[1][1]))
 
 
+def test_a_norm_of_the_embeddings_comes_before_the_first_layer(batch):
+    torch.manual_seed(2)
+    encoder = SegmentEncoder(CONFIG, norm_embedding=True)
+    torch.nn.init.normal_(encoder.norm.weight)
+    given = encoder.states(batch.source, batch.source_lengths, batch.segments)[0]
+    expected = encoder.norm(encoder.embedding(batch.source) + encoder.segments(batch.segments))
+    torch.testing.assert_close(given, expected)
+    assert {"norm.weight", "norm.bias"} == encoder.state_dict().keys() - SegmentEncoder(CONFIG).state_dict().keys()
+
+
 def test_padding_changes_nothing(batch):
     encoder = SegmentEncoder(CONFIG)
     row = int(batch.source_lengths.argmin())
