@@ -2,7 +2,8 @@
 
 The recurrent models are those of `bahdanau` with a bidirectional encoder, as they were recorded, with the learning rate
 chosen there. A Transformer with about as many parameters is trained on the same batches, for as many epochs, with the
-same seeds; its learning rate is the best of three, by the held-out loss with the first seed.
+same seeds; its learning rate is the best of three, by the held-out loss with the first seed. It is trained twice, with
+the recurrent models' dropout and without any.
 """
 
 import json
@@ -29,6 +30,7 @@ SEEDS = (0, 1, 2)
 MODELS = ("recurrent", "transformer")
 RATES = (2e-3, 4e-3, 6e-3)
 SIZES: dict[str, Any] = {"model_dim": 96, "num_heads": 4, "num_layers": 2, "feed_forward_dim": 192}
+DROPOUTS = {"transformer": bahdanau.DROPOUT, "transformer without dropout": 0.0}
 CURVE = 12
 """Points on each curve."""
 COSTS = (8, 16, 32, 64)
@@ -39,20 +41,20 @@ REPEATS = 5
 Vocabs = tuple[Vocab, Vocab]
 
 
-def build(kind: str, vocabs: Vocabs, *, dropout: float = bahdanau.DROPOUT) -> Any:
-    """One of the two models."""
+def build(kind: str, vocabs: Vocabs) -> Any:
+    """One of the models."""
     source, target = (len(vocab) for vocab in vocabs)
     if kind == "recurrent":
         return bahdanau.build("two-way", source, target)
-    return Transformer(TransformerConfig(target, source, **SIZES, dropout=dropout, norm_first=True))
+    return Transformer(TransformerConfig(target, source, **SIZES, dropout=DROPOUTS[kind], norm_first=True))
 
 
 def train(
-    pairs: list[Pair], valid: list[Pair], vocabs: Vocabs, seed: int, rate: float
+    kind: str, pairs: list[Pair], valid: list[Pair], vocabs: Vocabs, seed: int, rate: float
 ) -> tuple[Any, list[int], list[float]]:
     """A trained Transformer, and the steps and held-out losses of its run."""
     torch.manual_seed(seed)
-    model = build("transformer", vocabs)
+    model = build(kind, vocabs)
     batches = Batches(pairs, *vocabs, batch_size=bahdanau.BATCH_SIZE, seed=seed)
     every = bahdanau.EPOCHS * len(batches) // CURVE
     validate = partial(held_out, batches=Batches(valid, *vocabs, batch_size=100))
@@ -124,27 +126,27 @@ def run(folder: Path) -> dict[str, Any]:
     pairs, valid = list(data.train), list(data.valid)[:200]
     vocabs = (Vocab(p.source for p in pairs), Vocab(p.target for p in pairs))
     costs, runs = cost(vocabs), recurrent(folder)
-    tried = {rate: train(pairs, valid, vocabs, SEEDS[0], rate) for rate in RATES}
-    tuning = [{"learning_rate": rate, "loss": losses[-1]} for rate, (*_, losses) in tried.items()]
-    best = min(tried, key=lambda rate: tried[rate][2][-1])
-    print(tuning, flush=True)
-    for seed in SEEDS:
-        model, steps, losses = tried[best] if seed == SEEDS[0] else train(pairs, valid, vocabs, seed, best)
-        found: dict[str, Any] = {"model": "transformer", "seed": seed, "learning_rate": best, "loss": losses}
-        found["parameters"] = sum(p.numel() for p in model.parameters())
-        # As in `bahdanau`: the first 1,000 test sentences, and all of them by length.
-        words = [t.words for t in translate(model, [p.source for p in data.test], *vocabs)]
-        found["test"] = quality(words[:1_000], list(data.test)[:1_000])
-        found["by_length"] = by_length(words, list(data.test))
-        words = [t.words for t in translate(model, [p.source for p in data.structures], *vocabs)]
-        found["structures"] = quality(words, list(data.structures))
-        runs.append(found)
-        print(found, flush=True)
+    tuning = []
+    for kind, dropout in DROPOUTS.items():
+        tried = {rate: train(kind, pairs, valid, vocabs, SEEDS[0], rate) for rate in RATES}
+        tuning += [{"model": kind, "learning_rate": rate, "loss": tried[rate][2][-1]} for rate in RATES]
+        best = min(tried, key=lambda rate: tried[rate][2][-1])
+        for seed in SEEDS:
+            model, steps, losses = tried[best] if seed == SEEDS[0] else train(kind, pairs, valid, vocabs, seed, best)
+            found: dict[str, Any] = {"model": kind, "seed": seed, "dropout": dropout, "learning_rate": best}
+            found |= {"loss": losses, "parameters": sum(p.numel() for p in model.parameters())}
+            # As in `bahdanau`: the first 1,000 test sentences, and all of them by length.
+            words = [t.words for t in translate(model, [p.source for p in data.test], *vocabs)]
+            found["test"] = quality(words[:1_000], list(data.test)[:1_000])
+            found["by_length"] = by_length(words, list(data.test))
+            words = [t.words for t in translate(model, [p.source for p in data.structures], *vocabs)]
+            found["structures"] = quality(words, list(data.structures))
+            runs.append(found)
+            print(found, flush=True)
     training = {
         "pairs": len(pairs),
         "epochs": bahdanau.EPOCHS,
         "batch_size": bahdanau.BATCH_SIZE,
-        "dropout": bahdanau.DROPOUT,
         "transformer": SIZES,
         "recurrent": bahdanau.SIZES,
         "threads": 1,

@@ -32,5 +32,8 @@ rm -rf "$copy"
 frozen >.colab/after
 replaced=$(comm -23 .colab/colab .colab/after | tr '\n' ' ')
 [ -z "$replaced" ] || stop "installing the package on Colab would replace $replaced"
-# What four pages install themselves, on Colab.
-pip install --quiet --no-deps -r requirements-d2l.txt >>"$log" 2>&1 || stop "could not install d2l (details: $log)."
+# What some pages install themselves, on Colab.
+for part in d2l models; do
+    pip install --quiet --no-deps -r requirements-$part.txt >>"$log" 2>&1 ||
+        stop "could not install requirements-$part.txt (details: $log)."
+done

@@ -15,6 +15,7 @@ case "$*" in
   *freeze*) cat .colab/has ;;
   *"-r requirements-colab.txt") printf 'ipython==7\\nnumpy==2.1\\n' >.colab/has ;;
   *"-r requirements-d2l.txt") echo d2l >>.colab/asked ;;
+  *"-r requirements-models.txt") echo models >>.colab/asked ;;
   *uninstall*) echo away >>.colab/asked ;;
   *install*) echo package >>.colab/asked; [ -z "$FAILS" ] || exit 1; [ -z "$HAS" ] || printf "$HAS" >.colab/has ;;
 esac
@@ -44,7 +45,7 @@ def run(house, **environment):
 def test_what_is_added_is_welcome(house):
     done = run(house, HAS="ipython==7\nnumpy==2.1\ntqdm==4\n")
     assert (done.returncode, done.stderr) == (0, "")
-    assert (house / ".colab" / "asked").read_text().split() == ["away", "package", "d2l"]
+    assert (house / ".colab" / "asked").read_text().split() == ["away", "package", "d2l", "models"]
 
 
 def test_what_would_be_replaced_is_named(house):
@@ -60,4 +61,4 @@ def test_a_package_that_does_not_install_is_told(house):
 def test_the_second_time_installs_the_package_alone(house):
     assert "Installing Colab's versions" in run(house).stdout
     assert run(house).stdout == ""
-    assert (house / ".colab" / "asked").read_text().split() == ["away", "package", "d2l"] * 2
+    assert (house / ".colab" / "asked").read_text().split() == ["away", "package", "d2l", "models"] * 2

@@ -45,6 +45,14 @@ SOURCES = {
         "32,000": "Touvron et al. 2023, Llama 2",
         "128,000": "Llama Team 2024, Llama 3",
     },
+    "09_block": {
+        "248": "the rows of unseen stories in recorded/block.py",
+        "1,000,000": "Qwen Team 2025, and the configuration of Qwen2.5",
+        "4.5": "a name: GLM-4.5",
+        "22": "Dehghani et al. 2023, a model with 22 billion parameters",
+        "4.57": "the version of transformers whose code the table was checked against",
+        "28": "the configuration of Qwen2.5 7B",
+    },
     "10_flash": {"227": "NVIDIA's tuning guide for the H100"},
     "11_serving": {
         "4,096": "Jiang et al. 2023, table 1",
@@ -55,7 +63,6 @@ SOURCES = {
     },
     "12_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
     "17_pictures": {
-        "17": "what convolutions of 5, 3 and 3 with stride 2 see: 1 + 4 + 4 + 8",
         "32,768": "Radford et al. 2021, section 2.5",
     },
     "15_pretraining": {
