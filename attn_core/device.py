@@ -1,7 +1,5 @@
 """Which device to run on, and how large the tiles are that it works on."""
 
-import sys
-
 import torch
 
 TILED = ("cpu",)
@@ -17,9 +15,11 @@ def default_device() -> torch.device:
     return torch.device("cpu")
 
 
-def tile_limit(size: int, device: torch.device) -> int:
-    """How much a tile may hold: ``size`` on a CPU; elsewhere all there is, since there launches cost more than memory.
+def in_tiles(device: torch.device) -> bool:
+    """Whether a mechanism works tile by tile; otherwise it launches each operation once, whatever the sizes are."""
+    return device.type in TILED
 
-    Python then launches each operation once, whatever the sizes of the batch and of the sequences.
-    """
-    return size if device.type in TILED else sys.maxsize
+
+def tile_limit(size: int, device: torch.device) -> int:
+    """How much a tile may hold: ``size`` where tiles stay in a cache, and elsewhere as much as there is."""
+    return size if in_tiles(device) else 2**48

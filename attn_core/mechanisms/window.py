@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
-from attn_core.device import tile_limit
+from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import weigh
 
 TILE = 128
@@ -111,7 +111,7 @@ def sliding_window_attention(
     call.refuse_bias_gradient()
     if (global_k is None) != (global_v is None):
         raise ValueError("global_v: expected both global_k and global_v or neither, got one of them")
-    if global_k is None:
+    if global_k is None or global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     grouped, mask, bias = call.group_by_kv_head()
     global_mask, longest = group_by_kv_head(global_mask, k.shape[1]), max(q.shape[2], k.shape[2], 1)
@@ -198,7 +198,7 @@ class _Band:
         if self.mask is not None:
             hidden = ~self.part(self.mask, tile)
             # In a cache, most tiles meet no padding, and what hides it costs a third as much as the products.
-            if tile_limit(1, q.device) > 1 or hidden.any():
+            if not in_tiles(q.device) or hidden.any():
                 near.masked_fill_(hidden, -math.inf)
                 maybe_empty = True
         if tile.blocks > 1:
