@@ -46,7 +46,8 @@ class SlidingWindow(Mechanism):
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
     differ in length it stands elsewhere, and so it does in cross-attention; the layers refuse both.
 
-    Scores take memory for one tile, and the backward pass keeps only inputs and output; there is no second derivative.
+    On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
+    backward pass keeps only inputs and output; there is no second derivative.
 
     Raises:
         ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
@@ -103,7 +104,8 @@ def sliding_window_attention(
 
     Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
     ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
-    them. Mask and bias are read tile by tile, in the shape that they have. Raises as ``SlidingWindow``.
+    them. Mask and bias are read in the shape that they have, unless there is a dilation, which copies them. Raises as
+    ``SlidingWindow``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
