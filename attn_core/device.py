@@ -1,6 +1,9 @@
-"""Which device to run on."""
+"""Which device to run on, and how large the tiles are that it works on."""
 
 import torch
+
+TILED = ("cpu",)
+"""The kinds of device on which a mechanism works tile by tile, so that a tile stays in a core's cache."""
 
 
 def default_device() -> torch.device:
@@ -10,3 +13,13 @@ def default_device() -> torch.device:
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
+
+
+def in_tiles(device: torch.device) -> bool:
+    """Whether a mechanism works tile by tile; otherwise it launches each operation once, whatever the sizes are."""
+    return device.type in TILED
+
+
+def tile_limit(size: int, device: torch.device) -> int:
+    """How much a tile may hold: ``size`` where tiles stay in a cache, and elsewhere as much as there is."""
+    return size if in_tiles(device) else 2**48

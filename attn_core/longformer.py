@@ -53,7 +53,8 @@ class LongformerAttention(nn.Module):
     def forward(self, x: Tensor, global_tokens: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Attend from each token of ``x`` to its window and the global tokens; from a global token to all.
 
-        Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default; ``mask (B, T)``,
+        Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default, which may stay on the
+        CPU: how many there are is then known without waiting for the device; ``mask (B, T)``,
         True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
         zeros. Returns ``(B, T, model_dim)``.
         """
@@ -63,13 +64,13 @@ class LongformerAttention(nn.Module):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
         local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window, self.dilation)
-        marked = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device) if global_tokens is None else global_tokens
+        most = 0 if global_tokens is None or len(x) == 0 else int(global_tokens.sum(1).max())
+        if global_tokens is None or most == 0:
+            return self._merge(local(mask=_per_key(mask)), mask)
+        marked = global_tokens.to(x.device, non_blocking=True)
         if mask is not None:
             marked = marked & mask
         counts = marked.sum(1)
-        most = int(counts.max()) if counts.numel() else 0
-        if most == 0:
-            return self._merge(local(mask=_per_key(mask)), mask)
         # Rows have as many global tokens as the row with most of them; ``present`` says which of these are true.
         positions = marked.int().argsort(dim=1, descending=True, stable=True)[:, :most]
         present = torch.arange(most, device=x.device) < counts[:, None]
@@ -78,9 +79,9 @@ class LongformerAttention(nn.Module):
         # Global keys are read on their own, so the window leaves them out.
         near = ~marked if mask is None else mask & ~marked
         out = local(mask=_per_key(near), global_k=global_k, global_v=global_v, global_mask=_per_key(present))
-        of_global = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2)[present].to(out.dtype)
-        out = out.transpose(1, 2).index_put(marked.nonzero(as_tuple=True), of_global).transpose(1, 2)
-        return self._merge(out, mask)
+        of_global, out = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2), out.transpose(1, 2)
+        of_global = torch.where(present[..., None, None], of_global.to(out.dtype), out[rows, positions])
+        return self._merge(out.index_put((rows, positions), of_global).transpose(1, 2), mask)
 
     extra_repr = settings
 

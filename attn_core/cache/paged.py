@@ -13,7 +13,17 @@ from torch import Tensor
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables
 from attn_core.cache.protocol import KeyValueCache, check_like, check_tokens
-from attn_core.contract import accum_dtype, check_integer, check_integers, check_lengths, check_scale, kind, shown
+from attn_core.contract import (
+    accum_dtype,
+    check_integer,
+    check_integers,
+    check_lengths,
+    check_scale,
+    kind,
+    shown,
+    without_autocast,
+)
+from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.online import OnlineSoftmax
 
@@ -29,7 +39,9 @@ def gathered_attention(
 ) -> Tensor:
     """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
     k, v = (gather(store, table, lengths) for store in (keys, values))
-    before = (lengths - q.shape[2]).to(q.device)  # so many of the row's keys come before its first query
+    before = (lengths - q.shape[2]).to(
+        q.device, non_blocking=True
+    )  # so many of the row's keys come before its first query
     mask = masks.causal(q.shape[2], k.shape[2], before)
     return attention(q, k, v, mask=mask, scale=scale)
 
@@ -37,12 +49,15 @@ def gathered_attention(
 def gather(store: Tensor, table: Tensor, lengths: Tensor) -> Tensor:
     """What ``store (N, G, block_size, D)`` holds of each row of the table: ``(B, G, longest, D)``, then zeros."""
     longest, block_size = max(lengths.tolist(), default=0), store.shape[2]
-    lengths = lengths.to(table.device)
     table = table[:, : -(-longest // block_size)]
-    used = masks.length_mask(-(-lengths // block_size), table.shape[1])
-    blocks = store[table.where(used, 0)]  # (B, M, G, block_size, D)
+    # Masks are made where the lengths are: on the CPU, nothing waits for the table's device.
+    blocks_used, used = (
+        masks.length_mask(counts, most).to(table.device, non_blocking=True)
+        for counts, most in ((-(-lengths // block_size), table.shape[1]), (lengths, longest))
+    )
+    blocks = store[table.where(blocks_used, 0)]  # (B, M, G, block_size, D)
     slots = blocks.transpose(1, 2).flatten(2, 3)[:, :, :longest]
-    return slots.where(masks.length_mask(lengths, longest)[:, None, :, None], 0.0)
+    return slots.where(used[:, None, :, None], 0.0)
 
 
 def paged_attention(
@@ -59,8 +74,9 @@ def paged_attention(
     ``ceil(lengths[b] / block_size)`` entries of a row of the table are used, and no slot past the row's length: the
     others may hold anything. For inference: no gradient is passed back.
 
-    The cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one block
-    where that is more), and so do the scores. Half precision is converted tile by tile.
+    On a CPU the cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one
+    block where that is more), and so do the scores. Half precision is converted tile by tile. Elsewhere all rows are
+    gathered at once, as in ``gathered_attention``; with ``lengths`` on the CPU nothing waits for the device.
 
     Raises:
         ValueError: if a shape, dtype or device does not fit, a length is out of range, or a tensor requires a gradient.
@@ -69,13 +85,16 @@ def paged_attention(
     """
     _check(q, keys, values, table, lengths)
     check_scale(scale)
+    if not in_tiles(q.device):
+        with torch.no_grad(), without_autocast(q):
+            return gathered_attention(q, keys, values, table, lengths, scale=scale)
     # The entries that are not used name block 0, which always exists.
     table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
     tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
     out = q.new_zeros(*q.shape[:3], values.shape[3])
     buffer = keys.new_empty(max(_TILE, per_token * keys.shape[2]))  # each tile of keys or values lies here
-    with torch.autocast(q.device.type, enabled=False):  # it would take the products back to half precision
+    with without_autocast(q):  # it would take the products back to half precision
         for begin in range(0, tokens, _QUERY_TILE):
             end = min(begin + _QUERY_TILE, tokens)
             counts = [length - (tokens - end) for length in lengths.tolist()]  # of keys, to this tile's last query

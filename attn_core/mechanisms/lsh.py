@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -119,12 +120,11 @@ class LSHAttention(Mechanism):
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
         draw = torch.Generator().manual_seed(self.seed)
-        by_round = []
-        for _ in range(self.rounds):
-            rotated = x @ torch.randn(size, buckets // 2, generator=draw, device="cpu").to(x)
-            high, low = rotated.max(-1), rotated.min(-1)
-            by_round.append(torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2))
-        return torch.stack(by_round, 1)
+        draws = [torch.randn(size, buckets // 2, generator=draw, device="cpu") for _ in range(self.rounds)]
+        axes = torch.stack(draws, 1).flatten(1).to(x.device, x.dtype, non_blocking=True)
+        rotated = (x @ axes).unflatten(2, (self.rounds, -1))
+        high, low = rotated.max(-1), rotated.min(-1)
+        return torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2).mT.contiguous()
 
 
 @dataclass(frozen=True)
@@ -157,20 +157,20 @@ def _sort(buckets: Tensor, last: int, hidden: Tensor | None, chunk: int, causal:
     each = torch.arange(size, device=buckets.device)
     rank = torch.empty_like(order).scatter_(-1, order, each.expand_as(order))
     width, step = (chunk, 1) if causal else (1, chunk)
-    code = rank // step + (width + 1) * buckets
+    code = torch.add(rank // step, buckets, alpha=width + 1)
     top = size // step + (width + 1) * (last + 1)
     kind = torch.int16 if top + width < torch.iinfo(torch.int16).max else torch.int32
     row = (1 + -(-size // chunk)) * chunk  # an empty chunk, and those of one round
-    start = row * torch.arange(batch * rounds, device=buckets.device).view(batch, rounds, 1)
+    start = torch.arange(chunk, batch * rounds * row, row, device=order.device).view(batch, rounds, 1)
     # Empty slots name the row's own first token: were it NaN, another's would make this row NaN, too.
-    first = size * torch.arange(batch, device=order.device)[:, None, None]
-    tokens = first.repeat(1, rounds, row)
-    tokens[..., chunk : chunk + size] += order
+    tokens = torch.arange(0, batch * size, size, device=order.device)[:, None, None].repeat(1, rounds, row)
+    tokens[..., chunk : chunk + size].add_(order)
     # No query's code is as high as the code of an empty slot.
     codes = torch.full((rounds, *tokens.shape), torch.iinfo(kind).max, dtype=kind, device=order.device)
-    for other in range(rounds):
-        codes[other, ..., chunk : chunk + size] = code.roll(-other, 1).gather(-1, order).to(kind)
-    slots = (start + chunk + rank).transpose(1, 2).flatten(0, 1)
+    code = code.to(kind)
+    turned = torch.cat((code, code[:, :-1]), 1).unfold(1, rounds, 1).permute(1, 0, 3, 2)  # [i, :, r]: round r + i
+    codes[..., chunk : chunk + size] = turned.gather(-1, order.expand_as(turned))
+    slots = (start + rank).transpose(1, 2).flatten(0, 1)
     return _Layout(tokens.flatten(), slots, codes.flatten(1), width, chunk)
 
 
@@ -228,7 +228,7 @@ class _ChunkedAttention:
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
         chunk, slots = self.layout.chunk, len(self.layout.tokens)
-        step = chunk * max(1, SCORES // (2 * chunk * chunk))
+        step = chunk * max(1, tile_limit(SCORES, self.q.device) // (2 * chunk * chunk))
         for start in range(chunk, slots, step):  # the first chunk of all is empty
             stop = min(start + step, slots)
             yield slice(start, stop), slice(start - chunk, stop)

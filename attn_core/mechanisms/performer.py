@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
+from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import attend
 
 CHUNK, CAUSAL_CHUNK = 512, 128
@@ -200,7 +201,7 @@ class _Keys:
 
     def add_all(self, end: int) -> None:
         """Sum up the first ``end`` keys."""
-        for begin, stop in _ranges(0, end, CHUNK):
+        for begin, stop in _ranges(0, end, tile_limit(CHUNK, self.k.device)):
             self.add(self.rebase(*self.logarithms(begin, stop)), begin)
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
@@ -212,7 +213,7 @@ class _Keys:
 def _full(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     """What queries ``(B, G, R, T, D)`` read from all keys, in parts along T: ``(B, G, R, n, Dv + 1)``."""
     keys.add_all(keys.k.shape[2])
-    parts = q.split(CHUNK, dim=3)
+    parts = q.split(tile_limit(CHUNK, q.device), dim=3)
     return [(keys.query_features(directions, x.flatten(2, 3)) @ keys.sums).unflatten(2, x.shape[2:4]) for x in parts]
 
 

@@ -7,13 +7,15 @@ masked. A tile holds whole rows of weights, so each row needs one softmax, which
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
+from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import weigh
 
 TILE = 128
@@ -44,7 +46,8 @@ class SlidingWindow(Mechanism):
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
     differ in length it stands elsewhere, and so it does in cross-attention; the layers refuse both.
 
-    Scores take memory for one tile, and the backward pass keeps only inputs and output; there is no second derivative.
+    On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
+    backward pass keeps only inputs and output; there is no second derivative.
 
     Raises:
         ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
@@ -101,7 +104,8 @@ def sliding_window_attention(
 
     Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
     ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
-    them. Mask and bias are read tile by tile, in the shape that they have. Raises as ``SlidingWindow``.
+    them. Mask and bias are read in the shape that they have, unless there is a dilation, which copies them. Raises as
+    ``SlidingWindow``.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -109,21 +113,47 @@ def sliding_window_attention(
     call.refuse_bias_gradient()
     if (global_k is None) != (global_v is None):
         raise ValueError("global_v: expected both global_k and global_v or neither, got one of them")
-    if global_k is None:
+    if global_k is None or global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     grouped, mask, bias = call.group_by_kv_head()
-    extras = mask, bias, group_by_kv_head(global_mask, k.shape[1])
-    settings = before, 0 if causal else after, dilation, call.scale
-    out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, *extras, *settings)
-    return out.flatten(1, 2)
+    global_mask, longest = group_by_kv_head(global_mask, k.shape[1]), max(q.shape[2], k.shape[2], 1)
+    settings = min(before, longest), 0 if causal else min(after, longest), call.scale
+    step = min(dilation, longest)
+    if step == 1:
+        out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings)
+        return out.flatten(1, 2)
+    # The keys that a window with dilation d holds lie d apart, as do the queries that see them: these alone form a band
+    # without dilation, and the d bands are further rows of the batch.
+    batch, queries, keys = len(q), q.shape[2], k.shape[2]
+    if mask is None and keys % step:  # to hide what fills up the classes
+        mask = torch.ones(1, 1, 1, 1, keys, dtype=torch.bool, device=q.device)
+    bands = [_by_class(x, step, x.dim() - 2).movedim(-2, 1).flatten(0, 1) for x in (grouped, k, v)]
+    bands += [x.repeat_interleave(step, 0) for x in (global_k, global_v)]
+    pairs = [_pairs_by_class(x, step, batch, keys) for x in (mask, bias)]
+    if global_mask is not None:
+        one = global_mask.unsqueeze(4) if global_mask.shape[3] == 1 else _by_class(global_mask, step, 3)
+        global_mask = one.expand(batch, -1, -1, -1, step, -1).movedim(4, 1).flatten(0, 1)
+    out = _SlidingWindow.apply(*bands, *pairs, global_mask, *settings)
+    return out.unflatten(0, (batch, step)).movedim(1, -2).flatten(-3, -2)[..., -queries % step :, :].flatten(1, 2)
+
+
+class _Tile(NamedTuple):
+    """Rows of the batch, queries and keys; how many blocks of how many queries; the first key of the first window."""
+
+    rows: slice
+    queries: slice
+    keys: slice
+    blocks: int
+    size: int
+    low: int
 
 
 @dataclass(frozen=True)
 class _Band:
     """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; the masks and the bias with five axes.
 
-    The keys that a window with dilation d holds lie d apart, as do the queries that see them: these alone form a band
-    without dilation.
+    In a tile with several blocks, all blocks meet keys as many as a window and a block have. Those of the first and the
+    last block that do not exist are filled up with zeros, and hidden.
     """
 
     q: Tensor
@@ -136,75 +166,129 @@ class _Band:
     global_mask: Tensor | None
     before: int
     after: int
-    dilation: int
     scale: float
 
-    def tiles(self) -> Iterator[tuple[int, slice, slice]]:
-        """Row of the batch, queries, and the keys that any of these sees; a tile has all heads."""
+    def tiles(self) -> Iterator[_Tile]:
+        """On a CPU a block of queries in one row of the batch; elsewhere all at once. A tile has all heads."""
         batch, _, group, queries, _ = self.q.shape
-        keys, step, many = self.k.shape[2], self.dilation, max(1, TILE // group)
-        for b in range(batch):
-            for first in range(min(step, queries)):
-                alike = range(first, queries, step)
-                for start in range(0, len(alike), many):
-                    tile = alike[start : start + many]
-                    low, end = self.reach(tile[0])[0], min(self.reach(tile[-1])[1] + 1, keys)
-                    low = low if low >= 0 else low % step  # the first of these keys that exists
-                    yield b, slice(tile[0], tile[-1] + 1, step), slice(low, max(low, end), step)
+        keys, width = self.k.shape[2], self.before + self.after
+        blocks = tile_limit(1, self.q.device)
+        rows = tile_limit(max(1, TILE // max(group * queries, 1)), self.q.device)
+        size = max(1, TILE // group) if blocks == 1 else max(TILE // group, width, 1)
+        blocks = min(blocks, -(-queries // size))
+        for b in range(0, batch, rows):
+            for start in range(0, queries, size * max(blocks, 1)):
+                stop = min(start + size * blocks, queries)
+                low = start + keys - queries - self.before
+                first = max(low, 0)
+                end = min(low + (size * blocks if blocks > 1 else stop - start) + width, keys)
+                tile = slice(b, min(b + rows, batch)), slice(start, stop), slice(first, max(first, end))
+                yield _Tile(*tile, blocks, size if blocks > 1 else stop - start, low)
 
-    def reach(self, query: int) -> tuple[int, int]:
-        """The positions of the first and the last key of a query's window; there may be no such keys."""
-        position = query + self.k.shape[2] - self.q.shape[3]
-        return position - self.before * self.dilation, position + self.after * self.dilation
-
-    def weights(self, b: int, queries: slice, keys: slice, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The weights ``(G, rows, N + keys)`` of a tile, global keys first; which rows are empty, if any can be."""
+    def weights(self, tile: _Tile, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The weights ``(b, G, blocks, rows, N + keys)`` of a tile, global keys first; which rows are empty."""
         shared = self.global_k.shape[2]
         scores = q @ k.mT
-        tile = scores.view(*self.q[b, :, :, queries].shape[:3], -1)
+        by_head = scores.unflatten(3, (-1, tile.size))
         if self.global_mask is not None:
-            tile[..., :shared].masked_fill_(~_part(self.global_mask, b, queries, slice(None)), -math.inf)
-        near = tile[..., shared:]
-        maybe_empty = self.bias is not None or self.q.shape[3] > self.k.shape[2]  # else each query sees its own key
+            by_head[..., :shared].masked_fill_(~self.part(self.global_mask, tile, near=False), -math.inf)
+        near = by_head[..., shared:]
+        # Else each query sees its own key.
+        maybe_empty = self.bias is not None or self.q.shape[3] > self.k.shape[2] or tile.blocks > 1
         if self.bias is not None:
-            near += _part(self.bias, b, queries, keys)
+            near += self.part(self.bias, tile)
         if self.mask is not None:
-            hidden = ~_part(self.mask, b, queries, keys)
-            if hidden.any():  # most tiles meet no padding, and what hides it costs a third as much as the products
+            hidden = ~self.part(self.mask, tile)
+            # In a cache, most tiles meet no padding, and what hides it costs a third as much as the products.
+            if not in_tiles(q.device) or hidden.any():
                 near.masked_fill_(hidden, -math.inf)
                 maybe_empty = True
+        if tile.blocks > 1:
+            exist = torch.zeros(tile.keys.stop - tile.keys.start, dtype=torch.bool, device=q.device)
+            beyond = functional.pad(exist, self.missing(tile), value=True).unfold(0, near.shape[5], tile.size)
+            near.masked_fill_(beyond[:, None, None], -math.inf)
         # Row r sees the columns from low + r to high + r: hide the two corners beyond.
-        rows, columns = (torch.arange(n, device=q.device) for n in near.shape[2:])
-        low, high = ((end - keys.start) // self.dilation for end in self.reach(queries.start))
-        end, start = max(low + len(rows) - 1, 0), max(high + 1, 0)
-        near[..., :end].masked_fill_(columns[:end] < rows[:, None] + low, -math.inf)
-        near[..., start:].masked_fill_(columns[start:] > rows[:, None] + high, -math.inf)
-        if not maybe_empty or scores.shape[2] == 0:
+        low = 0 if tile.blocks > 1 else tile.low - tile.keys.start
+        high, (rows, columns) = low + self.before + self.after, near.shape[4:]
+        end, start = max(low + rows - 1, 0), max(high + 1, 0)
+        corner = torch.ones(rows, columns, dtype=torch.bool, device=q.device)
+        near[..., :end].masked_fill_(corner[:, :end].tril(low - 1), -math.inf)
+        near[..., start:].masked_fill_(corner[:, start:].triu(high + 1 - start), -math.inf)
+        if not maybe_empty or scores.shape[4] == 0:
             return torch.softmax(scores, -1), None
         empty = scores.amax(-1, keepdim=True) == -math.inf
         return torch.softmax(scores, -1).masked_fill_(empty, 0.0), empty
 
-    def queries(self, x: Tensor, b: int, queries: slice) -> Tensor:
-        """What a tile has of ``x (B, G, H/G, T, n)``: ``(G, rows, n)``, the heads of a group one below the other."""
-        return x[b, :, :, queries].to(accum_dtype(self.q)).flatten(1, 2)
+    def queries(self, x: Tensor, tile: _Tile) -> Tensor:
+        """What a tile has of ``x (B, G, H/G, T, n)``: ``(b, G, blocks, rows, n)``, the heads of a group stacked."""
+        part = x[tile.rows, :, :, tile.queries].to(accum_dtype(self.q))
+        part = _pad(part, 3, 0, tile.blocks * tile.size - part.shape[3])
+        return part.unflatten(3, (tile.blocks, tile.size)).transpose(2, 3).flatten(3, 4)
 
-    def keys(self, shared: Tensor, near: Tensor, b: int, keys: slice) -> Tensor:
-        """The global keys or values and those of a slice: ``(G, N + keys, n)``."""
-        part = near[b, :, keys]
-        return (torch.cat((shared[b], part), 1) if shared.shape[2] else part).to(accum_dtype(self.q))
+    def write(self, x: Tensor, tile: _Tile, rows: Tensor) -> None:
+        """Write ``rows`` back to where ``queries`` read them."""
+        part = x[tile.rows, :, :, tile.queries]
+        part.copy_(rows.unflatten(3, (-1, tile.size)).transpose(2, 3).flatten(3, 4)[:, :, :, : part.shape[3]])
+
+    def keys(self, shared: Tensor, near: Tensor, tile: _Tile) -> Tensor:
+        """The global keys or values and those of each block: ``(b, G, blocks, N + keys, n)``."""
+        part = _pad(near[tile.rows, :, tile.keys].to(accum_dtype(self.q)), 2, *self.missing(tile))
+        part = part.unfold(2, part.shape[2] - (tile.blocks - 1) * tile.size, tile.size).mT
+        if shared.shape[2] == 0:
+            return part
+        return torch.cat((shared[tile.rows, :, None].to(part.dtype).expand(-1, -1, tile.blocks, -1, -1), part), 3)
+
+    def missing(self, tile: _Tile) -> tuple[int, int]:
+        """How many keys of the first and the last block's windows do not exist; one block alone leaves them out."""
+        if tile.blocks == 1:
+            return 0, 0
+        high = tile.low + tile.blocks * tile.size + self.before + self.after
+        left = tile.keys.start - tile.low
+        return left, high - tile.low - left - (tile.keys.stop - tile.keys.start)
+
+    def add_windows(self, total: Tensor, tile: _Tile, part: Tensor) -> None:
+        """Add up in ``total (B, G, S, n)`` what the blocks have for their keys, ``part (b, G, blocks, keys, n)``."""
+        target = total[tile.rows, :, tile.keys]
+        if tile.blocks > 1:
+            left, right = self.missing(tile)
+            shape = [*target.shape[:2], left + target.shape[2] + right, target.shape[3]]
+            part = torch.ops.aten.unfold_backward(part.mT, shape, 2, part.shape[3], tile.size)
+            target += part[:, :, left : left + target.shape[2]]
+        else:
+            target += part[:, :, 0]
+
+    def part(self, x: Tensor, tile: _Tile, *, near: bool = True) -> Tensor:
+        """A tile of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay to be broadcast.
+
+        A view of the blocks along the diagonal; with ``near`` False the last axis counts the global keys.
+        """
+        x = x[tile.rows if x.shape[0] > 1 else slice(None)]
+        by_query, by_key = x.shape[3] > 1, near and x.shape[4] > 1
+        if by_query:
+            x = x[:, :, :, tile.queries]
+            x = _pad(x, 3, 0, tile.blocks * tile.size - x.shape[3])
+        if by_key:
+            x = _pad(x[..., tile.keys], 4, *self.missing(tile))
+        batch, heads, group, _, keys = x.shape
+        if by_key and tile.blocks > 1:
+            keys = tile.size + self.before + self.after
+        one, two, three, down, right = x.stride()
+        step = tile.size * (down * by_query + right * by_key)
+        shape = batch, heads, tile.blocks, group, tile.size if by_query else 1, keys
+        return x.as_strided(shape, (one, two, step, three, down, right))
 
     def forward(self) -> Tensor:
         """The output ``(B, G, H/G, T, Dv)``."""
         batch, heads, group, length, _ = self.q.shape
         # In memory the heads of a query lie side by side, as the projection after them reads them.
         out = self.q.new_empty(batch, length, heads, group, self.v.shape[3]).permute(0, 2, 3, 1, 4)
-        for b, queries, keys in self.tiles():
-            q = self.queries(self.q, b, queries) * self.scale
-            weights, empty = self.weights(b, queries, keys, q, self.keys(self.global_k, self.k, b, keys))
-            rows = weights @ self.keys(self.global_v, self.v, b, keys)
+        for tile in self.tiles():
+            q = self.queries(self.q, tile) * self.scale
+            weights, empty = self.weights(tile, q, self.keys(self.global_k, self.k, tile))
+            rows = weights @ self.keys(self.global_v, self.v, tile)
             if empty is not None:  # a weight of 0 does not silence a NaN: 0 · NaN is NaN
                 rows.masked_fill_(empty, 0.0)
-            out[b, :, :, queries] = rows.unflatten(1, (group, -1))
+            self.write(out, tile, rows)
         return out
 
     def backward(self, out: Tensor, d_out: Tensor) -> list[Tensor]:
@@ -213,20 +297,18 @@ class _Band:
         sources = self.k, self.v, self.global_k, self.global_v
         dk, dv, d_global_k, d_global_v = (torch.zeros_like(x, dtype=accum_dtype(self.q)) for x in sources)
         shared = self.global_k.shape[2]
-        for b, queries, keys in self.tiles():
-            q, d_rows = self.queries(self.q, b, queries) * self.scale, self.queries(d_out, b, queries)
-            k = self.keys(self.global_k, self.k, b, keys)
-            weights, empty = self.weights(b, queries, keys, q, k)
-            d_total = (d_rows * self.queries(out, b, queries)).sum(-1, keepdim=True)
-            d_scores = (d_rows @ self.keys(self.global_v, self.v, b, keys).mT).sub_(d_total).mul_(weights)
+        for tile in self.tiles():
+            q, d_rows = self.queries(self.q, tile) * self.scale, self.queries(d_out, tile)
+            k = self.keys(self.global_k, self.k, tile)
+            weights, empty = self.weights(tile, q, k)
+            d_total = (d_rows * self.queries(out, tile)).sum(-1, keepdim=True)
+            d_scores = (d_rows @ self.keys(self.global_v, self.v, tile).mT).sub_(d_total).mul_(weights)
             if empty is not None:
                 d_scores.masked_fill_(empty, 0.0)
-            dq[b, :, :, queries] = (d_scores @ k).mul_(self.scale).unflatten(1, (self.q.shape[2], -1))
-            d_k, d_v = d_scores.mT @ q, weights.mT @ d_rows
-            d_global_k[b] += d_k[:, :shared]
-            d_global_v[b] += d_v[:, :shared]
-            dk[b, :, keys] += d_k[:, shared:]
-            dv[b, :, keys] += d_v[:, shared:]
+            self.write(dq, tile, (d_scores @ k).mul_(self.scale))
+            for total, d_global, part in ((dk, d_global_k, d_scores.mT @ q), (dv, d_global_v, weights.mT @ d_rows)):
+                d_global[tile.rows] += part[:, :, :, :shared].sum(2)
+                self.add_windows(total, tile, part[:, :, :, shared:])
         return [dq, *(x.to(self.k.dtype) for x in (dk, dv, d_global_k, d_global_v))]
 
 
@@ -245,10 +327,23 @@ class _SlidingWindow(torch.autograd.Function):
         *tensors, out = ctx.saved_tensors
         with without_autocast(d_out):
             gradients = _Band(*tensors, *ctx.settings).backward(out, d_out)
-        return *gradients, *[None] * 7
+        return *gradients, *[None] * 6
 
 
-def _part(x: Tensor, b: int, queries: slice, keys: slice) -> Tensor:
-    """A tile of a mask or a bias: cut where an axis has its full size, to be broadcast where it has one entry."""
-    b, queries = b if x.shape[0] > 1 else 0, queries if x.shape[3] > 1 else slice(None)
-    return x[b, :, :, queries, keys if x.shape[4] > 1 else slice(None)]
+def _pad(x: Tensor, axis: int, left: int, right: int) -> Tensor:
+    """``x`` with zeros before and after what it has on this axis; itself where none are asked for."""
+    return functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [left, right]) if left or right else x
+
+
+def _by_class(x: Tensor, step: int, axis: int) -> Tensor:
+    """This axis as two, ``(ceil(n / step), step)``, filled up in front: tokens of one class lie ``step`` apart."""
+    return _pad(x, axis, -x.shape[axis] % step, 0).unflatten(axis, (-(-x.shape[axis] // step), step))
+
+
+def _pairs_by_class(x: Tensor | None, step: int, batch: int, keys: int) -> Tensor | None:
+    """A mask or a bias ``(B, G, H/G, T, S)`` for queries and keys of the same class: ``(B · step, …)``."""
+    if x is None:
+        return None
+    x = _by_class(x.expand(*x.shape[:4], keys), step, 4)
+    x = x.unsqueeze(4) if x.shape[3] == 1 else _by_class(x, step, 3)
+    return x.expand(batch, -1, -1, -1, step, -1, -1).diagonal(0, 4, 6).movedim(-1, 1).flatten(0, 1)

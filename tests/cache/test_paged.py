@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attn_core import attention, masks
+from attn_core import attention, device, masks
 from attn_core.cache import BlockPool, BlockTables, KVCache, as_tensors, gathered_attention, paged, paged_attention
 from tests import reference
 
@@ -123,9 +123,13 @@ def test_tiles_change_nothing(monkeypatch, heads, tokens):
         monkeypatch.setattr(paged, "_TILE", tile)
         monkeypatch.setattr(paged, "_QUERY_TILE", 3)
         assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
+    monkeypatch.setattr(device, "TILED", ())
+    assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
 
 
-def test_what_is_not_used_may_hold_anything():
+@pytest.mark.parametrize("tiled", [("cpu",), ()])
+def test_what_is_not_used_may_hold_anything(monkeypatch, tiled):
+    monkeypatch.setattr(device, "TILED", tiled)
     lengths = [5, 12, 0]
     q, k, v = inputs(4, 2, 2, lengths)
     pool, table, counts = scattered(k, v, lengths, 4)
@@ -315,7 +319,7 @@ class Watch(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("groups", "tokens"), [(4, 1), (1, 1), (4, 300)])
-def test_the_cache_is_never_gathered(groups, tokens):
+def test_the_cache_is_never_gathered_on_a_cpu(groups, tokens):
     """At 8192 tokens: 32 MiB of keys and values with four key heads, and tiles of 2 MiB."""
     batch, block_size, blocks = 2, 16, 512
     shape = (batch * blocks, groups, block_size, 64)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from attn_core import MultiHeadAttention, attention, masks
+from attn_core import MultiHeadAttention, attention, device, masks
 from attn_core.mechanisms import lsh
 from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.transformer import LanguageModel, TransformerConfig
@@ -78,6 +78,8 @@ def test_however_it_is_cut_into_tiles(monkeypatch, causal, scores):
 
     whole = run()
     monkeypatch.setattr(lsh, "SCORES", scores)
+    torch.testing.assert_close(run(), whole, atol=1e-6, rtol=1e-5)
+    monkeypatch.setattr(device, "TILED", ())
     torch.testing.assert_close(run(), whole, atol=1e-6, rtol=1e-5)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attn_core import MultiHeadAttention, attention, masks
+from attn_core import MultiHeadAttention, attention, device, masks
 from attn_core.mechanisms import performer
 from attn_core.mechanisms.performer import Performer, orthogonal_normal
 from attn_core.transformer import LanguageModel, TransformerConfig, TransformerEncoder
@@ -46,8 +46,10 @@ def options(name, kind):
     }[kind]
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
+@pytest.fixture(params=[("cpu",), ()])
+def small_chunks(request, monkeypatch):
+    """Small chunks as on a CPU, and keys and queries all at once."""
+    monkeypatch.setattr(device, "TILED", request.param)
     monkeypatch.setattr(performer, "CHUNK", 3)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 4)
 

@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attn_core import MultiHeadAttention, masks
+from attn_core import MultiHeadAttention, device, masks
 from attn_core.capture import capture_attention
 from attn_core.mechanisms import window
 from attn_core.mechanisms.window import SlidingWindow, sliding_window_attention
@@ -61,9 +61,12 @@ def dense(q, k, v, place, *, mask=None, **rest):
     return reference.attention(q, k, v, mask=allowed if mask is None else mask & allowed, **rest)
 
 
-@pytest.fixture(params=[2, window.TILE])
+@pytest.fixture(params=[(2, ["cpu"]), (window.TILE, ["cpu"]), (2, []), (window.TILE, [])])
 def tile(request, monkeypatch):
-    monkeypatch.setattr(window, "TILE", request.param)
+    """Small and large blocks; one by one as on a CPU, and all at once."""
+    size, tiled = request.param
+    monkeypatch.setattr(window, "TILE", size)
+    monkeypatch.setattr(device, "TILED", tiled)
 
 
 @pytest.mark.parametrize("kind", ["padding", "bias with -inf rows", "all"])
@@ -77,8 +80,9 @@ def test_equals_dense_attention_under_the_same_mask(name, place, kind, monkeypat
     assert (explicit - expected).abs().max() < reference.tolerance(torch.float64)
     assert (found - weights).abs().max() < reference.tolerance(torch.float64)
     single = [x.float() for x in inputs(name)]
-    for rows in (2, window.TILE):
+    for rows, tiled in ((2, ["cpu"]), (window.TILE, ["cpu"]), (2, []), (5, [])):
         monkeypatch.setattr(window, "TILE", rows)
+        monkeypatch.setattr(device, "TILED", tiled)
         assert (mechanism(*inputs(name), **settings) - expected).abs().max() < reference.tolerance(torch.float64)
         assert (mechanism(*single, **settings) - expected).abs().max() < 1e-5
 
@@ -94,7 +98,7 @@ def test_gradcheck(name, place, kind, tile):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("length", "dilation"), [(500, 1), (131, 1), (401, 3), (63, 2)])
-def test_long_and_odd_lengths_forward_and_backward(length, dilation, causal):
+def test_long_and_odd_lengths_forward_and_backward(length, dilation, causal, tile):
     q, toward = torch.randn(2, 4, length, 16), torch.randn(2, 4, length, 16)
     k, v, mask = torch.randn(2, 2, length, 16), torch.randn(2, 2, length, 16), torch.rand(2, 1, 1, length) > 0.2
     ours, plain = [[x.clone().to(dtype).requires_grad_() for x in (q, k, v)] for dtype in (q.dtype, torch.float64)]
@@ -133,7 +137,7 @@ def test_global_keys_join_the_softmax_of_the_window(name, tile):
     assert torch.autograd.gradcheck(ours, arguments, atol=1e-7, fast_mode=True)
 
 
-def test_an_empty_row_gives_zeros_and_zero_gradient():
+def test_an_empty_row_gives_zeros_and_zero_gradient(tile):
     q, k, v = inputs("plain")
     mask = torch.ones(2, 1, 9, 9, dtype=torch.bool)
     mask[0, 0, 4, 3:6] = False  # its window, not all its keys
@@ -146,7 +150,7 @@ def test_an_empty_row_gives_zeros_and_zero_gradient():
     assert torch.equal(q.grad[0, :, 4], torch.zeros_like(q.grad[0, :, 4])) and q.grad[0, :, 5].abs().max() > 0
 
 
-def test_tokens_beyond_the_window_never_matter():
+def test_tokens_beyond_the_window_never_matter(tile):
     q, k, v = (x.detach() for x in inputs("plain"))
     far_k, far_v = k.clone(), v.clone()
     far_k[:, :, 7] += 100
