@@ -1,10 +1,12 @@
 """Serving a language model to many requests at once: continuous batching over the paged cache.
 
-``Engine`` takes requests and gives tokens as they come, ``Scheduler`` chooses each step's batch.
+``Engine`` takes requests and gives tokens as they come. ``Scheduler`` chooses each step's batch. ``PrefixTables`` finds
+blocks that hold the beginning of a prompt already.
 """
 
 from attn_core.serving.engine import Engine
+from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
 
-__all__ = ["Completion", "Engine", "Request", "Scheduler"]
+__all__ = ["Completion", "Engine", "PrefixTables", "Request", "Scheduler"]

@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from attn_core.cache import BlockPool, BlockTables, PackedKVCache
+from attn_core.cache import BlockPool, PackedKVCache
 from attn_core.contract import check_integer, kind
 from attn_core.decode.hypothesis import evaluating
 from attn_core.mechanisms.dense import is_plain_softmax
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
+from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
 from attn_core.transformer import LanguageModel
@@ -22,7 +23,9 @@ class Engine:
 
     The cache has ``num_blocks`` blocks of ``block_size`` tokens, and is all the memory that requests take. Each
     ``step`` reads at most ``token_budget`` tokens, of decoding requests and of prompts together, in one call of the
-    model without padding (``PackedKVCache``). ``decode`` turns token ids into text, for requests with stop strings.
+    model without padding (``PackedKVCache``). With ``prefix_caching``, prompts that begin alike share the blocks of
+    their beginning, even when one comes after the other has finished (``PrefixTables``). ``decode`` turns token ids
+    into text, for requests with stop strings.
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
@@ -40,11 +43,12 @@ class Engine:
         num_blocks: int,
         block_size: int = 16,
         token_budget: int = 256,
+        prefix_caching: bool = True,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
         check_integer("token_budget", token_budget)
-        self.model, self.decode = model, decode
-        self.tables = BlockTables(num_blocks, block_size)
+        self.model, self.prefix_caching, self.decode = model, prefix_caching, decode
+        self.tables = PrefixTables(num_blocks, block_size)
         self.pools = new_pools(model, num_blocks, block_size)
         self.scheduler = Scheduler(self.tables, token_budget)
         self._device = next(model.parameters()).device
@@ -116,6 +120,9 @@ class Engine:
             for completion, tokens in plan.items():
                 self.tables.truncate(_sequence(completion), ends[completion] - tokens)
             raise
+        for completion in plan:
+            if self.prefix_caching:
+                self.tables.register(_sequence(completion), completion.tokens)
         return {completion: self._extend(completion, ids) for completion, ids in taken.items()}
 
     def _read(self, plan: dict[Completion, int], ends: dict[Completion, int]) -> dict[Completion, list[int]]:

@@ -2,7 +2,7 @@
 
 import bisect
 
-from attn_core.cache import BlockTables
+from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion
 
 
@@ -19,19 +19,21 @@ class Scheduler:
     3. Waiting requests are admitted while there is budget, and memory for their whole prompts.
 
     When blocks run out, the running request that arrived last is *preempted*: its blocks are freed, and it waits again,
-    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation).
-    The running requests are therefore always older than the waiting ones, and the oldest can always go on, so each
-    request finishes in the end.
+    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation),
+    except those that are still in the cache by then. The running requests are therefore always older than the waiting
+    ones, and the oldest can always go on, so each request finishes in the end.
 
     Source: Yu et al. 2022 (continuous batching); Agrawal et al. 2024 (chunked prefill beside decoding); Kwon et al.
     2023, section 4.5 (preemption).
     """
 
-    def __init__(self, tables: BlockTables, token_budget: int) -> None:
+    def __init__(self, tables: PrefixTables, token_budget: int) -> None:
         self.tables, self.token_budget = tables, token_budget
         self.waiting: list[Completion] = []
         self.running: list[Completion] = []
         self.preemptions = 0
+        self.reused = 0
+        """Tokens that admitted requests found in the cache, so that nobody had to read them."""
         self._step = 0
 
     def add(self, completion: Completion) -> None:
@@ -95,12 +97,13 @@ class Scheduler:
     def _admit(self, plan: dict[Completion, int]) -> None:
         while self.waiting and (left := self.token_budget - sum(plan.values())) > 0:
             completion = self.waiting[0]
-            completion.sequence = self.tables.add_sequence()
+            completion.sequence = self.tables.add_sequence(completion.tokens[:-1])  # the last is read for its logits
             missing = self.missing(completion)
             # Its whole prompt must fit, with a block to spare for each that runs: otherwise it would soon be preempted.
             if not self._fits(completion, missing, spare=len(self.running)):
                 self._free(completion)
                 return
+            self.reused += self.tables.length(completion.sequence)
             self.running.append(self.waiting.pop(0))
             self._append(plan, completion, min(missing, left))
 

@@ -2,8 +2,7 @@
 
 import random
 
-from attn_core.cache import BlockTables
-from attn_core.serving import Completion, Request, Scheduler
+from attn_core.serving import Completion, PrefixTables, Request, Scheduler
 
 
 def check(scheduler, tables):
@@ -19,7 +18,7 @@ def check(scheduler, tables):
 
 def test_ten_thousand_random_operations_lose_no_block_and_no_request():
     draw = random.Random(0)
-    tables = BlockTables(12, 4)
+    tables = PrefixTables(12, 4)
     scheduler = Scheduler(tables, 16)
     arrived = finished = cancelled = steps = 0
     for _ in range(10_000):
