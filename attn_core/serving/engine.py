@@ -1,20 +1,18 @@
 """The engine: requests in, tokens out as they come."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from typing import Any
+from contextlib import ExitStack
 
 import torch
 
-from attn_core.cache import BlockPool, PackedKVCache
 from attn_core.contract import check_integer, kind
+from attn_core.decode import argmax
 from attn_core.decode.hypothesis import evaluating
-from attn_core.mechanisms.dense import is_plain_softmax
-from attn_core.multi_head import MultiHeadAttention
-from attn_core.positions import Rotary
+from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
+from attn_core.serving.speculative import DraftModel, PromptLookup, draft, reject, verify
 from attn_core.transformer import LanguageModel
 
 
@@ -25,13 +23,13 @@ class Engine:
     ``step`` reads at most ``token_budget`` tokens, of decoding requests and of prompts together, in one call of the
     model without padding (``PackedKVCache``). With ``prefix_caching``, prompts that begin alike share the blocks of
     their beginning, even when one comes after the other has finished (``PrefixTables``). ``decode`` turns token ids
-    into text, for requests with stop strings.
+    into text, for requests with stop strings. A ``drafter`` makes decoding speculative.
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
     Raises:
-        ValueError: if ``model`` is not a ``LanguageModel`` with softmax attention over every key in each layer
-            (``MultiHeadAttention``, ``Dense``), its positions act on the scores, or a size is below 1.
+        ValueError: if ``model`` or a draft model is none that ``PagedModel`` takes, the two have different
+            vocabularies, or a size is below 1, or ``token_budget`` too small for one request with its drafts.
 
     Source: Yu et al. 2022; Kwon et al. 2023.
     """
@@ -44,14 +42,22 @@ class Engine:
         block_size: int = 16,
         token_budget: int = 256,
         prefix_caching: bool = True,
+        drafter: PromptLookup | DraftModel | None = None,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
-        check_integer("token_budget", token_budget)
-        self.model, self.prefix_caching, self.decode = model, prefix_caching, decode
+        check_integer("token_budget", token_budget, at_least=1 + (drafter.num_tokens if drafter else 0))
+        self.model, self.drafter, self.prefix_caching, self.decode = model, drafter, prefix_caching, decode
         self.tables = PrefixTables(num_blocks, block_size)
-        self.pools = new_pools(model, num_blocks, block_size)
         self.scheduler = Scheduler(self.tables, token_budget)
-        self._device = next(model.parameters()).device
+        self.drafted = self.accepted = 0
+        """How many tokens have been drafted, and how many of them stayed."""
+        self._paged, self._draft_paged = PagedModel(model, self.tables), None
+        if isinstance(drafter, DraftModel):
+            self._draft_paged = PagedModel(drafter.model, self.tables)
+            sizes = model.config.vocab_size, drafter.model.config.vocab_size
+            if sizes[0] != sizes[1]:
+                raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")
+        self._models = [paged.model for paged in (self._paged, self._draft_paged) if paged is not None]
         self._arrived = 0
 
     @property
@@ -71,15 +77,15 @@ class Engine:
         vocab_size, most = self.model.config.vocab_size, max(request.prompt)
         if most >= vocab_size:
             raise ValueError(f"prompt: expected token ids from 0 to {vocab_size - 1}, got {most}")
-        room = self.tables.num_blocks * self.tables.block_size
-        room = min(room, getattr(self.model.embedding.positions, "max_length", room))
+        room = self._paged.room(self.tables.num_blocks * self.tables.block_size)
+        room = room if self._draft_paged is None else self._draft_paged.room(room)
         longest = len(request.prompt) + request.max_new_tokens - 1  # the last token is not read
         if longest > room:
             parts = f"{len(request.prompt)} of the prompt and max_new_tokens {request.max_new_tokens}"
             raise ValueError(f"prompt: expected room for at most {room} tokens, got {longest}: {parts} less 1")
         if request.stop_strings and self.decode is None:
             raise ValueError("stop_strings: expected an engine with decode, which turns ids into text, got one without")
-        completion = Completion.of(request, self._arrived, self._device)
+        completion = Completion.of(request, self._arrived, self._paged.device)
         self._arrived += 1
         self.scheduler.add(completion)
         return completion
@@ -108,62 +114,87 @@ class Engine:
 
         If the call fails, all requests are as they were, and the step can be taken again.
         """
+        self._propose()
         plan = self.scheduler.schedule()
         if not plan:
             assert not self.unfinished  # the oldest request can always go on
             return {}
-        ends = {completion: self.tables.length(_sequence(completion)) for completion in plan}
+        ends = {completion: self.tables.length(completion.running_as) for completion in plan}
         try:
-            with evaluating(self.model) if self.model.training else nullcontext():  # it takes a while to go through
-                taken = self._read(plan, ends)
+            with ExitStack() as modes:
+                for model in self._models:
+                    if model.training:  # asking first, since going through all modules takes a while
+                        modes.enter_context(evaluating(model))
+                taken = self._read({completion: ends[completion] - tokens for completion, tokens in plan.items()})
         except BaseException:  # an interrupted cell of a notebook, too
             for completion, tokens in plan.items():
-                self.tables.truncate(_sequence(completion), ends[completion] - tokens)
+                self.tables.truncate(completion.running_as, ends[completion] - tokens)
             raise
+        new = {}
         for completion in plan:
+            before, reason = len(completion.ids), None
+            if completion in taken:
+                reason = self._extend(completion, taken[completion])
+                new[completion] = completion.ids[before:]
+                # What was rejected is forgotten; the last token is still to be read.
+                self.tables.truncate(completion.running_as, len(completion) - 1)
             if self.prefix_caching:
-                self.tables.register(_sequence(completion), completion.tokens)
-        return {completion: self._extend(completion, ids) for completion, ids in taken.items()}
+                self.tables.register(completion.running_as, completion.tokens)
+            if reason is not None:
+                self._finish(completion, reason)
+        return new
 
-    def _read(self, plan: dict[Completion, int], ends: dict[Completion, int]) -> dict[Completion, list[int]]:
-        """Read the batch, and take the next tokens of those requests whose last token is among them."""
-        ids: list[int] = []
-        wanted: dict[Completion, int] = {}  # the row of the packed batch whose logits are wanted
-        for completion, tokens in plan.items():
-            ids += completion.tokens[ends[completion] - tokens : ends[completion]]
-            if ends[completion] == len(completion):
-                wanted[completion] = len(ids) - 1
-        ranges = {_sequence(one): range(ends[one] - tokens, ends[one]) for one, tokens in plan.items()}
-        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges)
-        vectors = self.model.read(torch.tensor(ids, device=self._device)[:, None], caches)
-        rows = torch.tensor(list(wanted.values()), dtype=torch.long, device=self._device)
-        logits = self.model.embedding.logits(vectors[rows, 0])
-        likeliest = logits.argmax(-1).tolist()
-        taken = {}
-        for i, completion in enumerate(wanted):
+    def _propose(self) -> None:
+        """Say what each request that decodes drafts in this step: never more than may still come."""
+        for completion in self.scheduler.running:
+            completion.drafts = []
+            if self.drafter is not None and self.scheduler.decoding(completion):
+                completion.drafts = self.drafter.propose(completion.tokens, completion.room - 1)
+
+    def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
+        """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
+        known = {
+            completion: (begin, completion.tokens[begin : self.tables.length(completion.running_as)])
+            for completion, begin in begins.items()
+        }
+        distributions = {} if self._draft_paged is None else draft(self._draft_paged, known)
+        tokens: dict[int, tuple[int, list[int]]] = {}
+        rows: list[int] = []
+        wanted: list[Completion] = []
+        count = 0
+        for completion, (begin, ids) in known.items():
+            tokens[completion.running_as] = (begin, [*ids, *completion.drafts])
+            count += len(ids) + len(completion.drafts)
+            if begin + len(ids) == len(completion):
+                wanted.append(completion)
+                rows += range(count - 1 - len(completion.drafts), count)
+        logits = self._paged.read(tokens, rows).split([1 + len(completion.drafts) for completion in wanted])
+        taken: dict[Completion, list[int]] = {}
+        for completion, own in zip(wanted, logits, strict=True):
+            sampler, drafts = completion.sampler, completion.drafts
             try:
-                sampler = completion.sampler
-                taken[completion] = [likeliest[i] if sampler is None else int(sampler(logits[i : i + 1]))]
+                if not own.amax(-1).isfinite().all():
+                    raise ValueError("logits: expected a finite greatest logit after each token, got NaN or infinity")
+                if completion in distributions and sampler is not None:
+                    drafted = torch.stack(distributions[completion])
+                    taken[completion] = reject(sampler.probabilities(own), drafted, drafts, sampler.generator)
+                else:
+                    taken[completion] = verify(argmax if sampler is None else sampler, own, drafts)
             except ValueError as error:  # this request's logits; the others are none the worse for it
-                completion.error = error
-                taken[completion] = []
+                completion.error, taken[completion] = error, []
+            self.drafted += len(drafts)
+            self.accepted += max(len(taken[completion]) - 1, 0)
         return taken
 
-    def _extend(self, completion: Completion, ids: Sequence[int]) -> list[int]:
-        """Add new tokens to a completion, as far as it goes on, and finish it where it ends."""
-        before = len(completion.ids)
-        reason = None if completion.error is None else "error"
+    def _extend(self, completion: Completion, ids: Sequence[int]) -> str | None:
+        """Add new tokens to a completion as far as it goes on; the reason to finish, if there is one."""
         for token in ids:
             if token in completion.request.stop_ids:
-                reason = "stop"
-            else:
-                completion.ids.append(token)
-                reason = self._ending(completion)
-            if reason is not None:
-                break
-        if reason is not None:
-            self._finish(completion, reason)
-        return completion.ids[before:]
+                return "stop"
+            completion.ids.append(token)
+            if reason := self._ending(completion):
+                return reason
+        return None if completion.error is None else "error"
 
     def _ending(self, completion: Completion) -> str | None:
         """The reason to finish after the last token, if there is one."""
@@ -194,31 +225,3 @@ class Engine:
                 self.step()
         finally:
             self.cancel(completion)
-
-
-def _sequence(completion: Completion) -> int:
-    assert completion.sequence is not None  # it is running
-    return completion.sequence
-
-
-def new_pools(model: LanguageModel, num_blocks: int, block_size: int) -> list[BlockPool]:
-    """A pool of blocks for each layer of ``model``.
-
-    Raises:
-        ValueError: as ``Engine``.
-    """
-    if not isinstance(model, LanguageModel):
-        raise ValueError(f"model: expected a LanguageModel, got {kind(model)}")
-    pools = []
-    layers: Any = model.stack.layers
-    for attention in (layer.attention for layer in layers):
-        if not isinstance(attention, MultiHeadAttention) or not is_plain_softmax(attention.mechanism):
-            found = getattr(attention, "mechanism", attention)
-            raise ValueError(f"model: expected MultiHeadAttention with Dense() in each layer, got {kind(found)}")
-        if not isinstance(attention.positions, Rotary | None):
-            raise ValueError(f"positions: expected added ones, or Rotary, got {kind(attention.positions)}")
-        keys = attention.new_cache(1, 1).keys  # of the layer's heads, dtype and device
-        pools.append(
-            BlockPool(num_blocks, block_size, keys.shape[1], keys.shape[3], dtype=keys.dtype, device=keys.device)
-        )
-    return pools

@@ -70,8 +70,8 @@ class Completion:
     error: Exception | None = None
     sequence: int | None = None
     """The sequence of the block tables that holds its keys and values; None while it waits."""
-    drafts: int = 0
-    """How many tokens are drafted beyond the last one in the next step."""
+    drafts: list[int] = field(default_factory=list)
+    """Tokens that the next step reads beyond the last one, to see whether they may stay."""
     last_step: int = -1
     """The step that last worked on it."""
 
@@ -88,6 +88,12 @@ class Completion:
     def tokens(self) -> list[int]:
         """The prompt and the new tokens."""
         return [*self.request.prompt, *self.ids]
+
+    @property
+    def running_as(self) -> int:
+        """Its sequence, which it has while it runs."""
+        assert self.sequence is not None
+        return self.sequence
 
     def __len__(self) -> int:
         return len(self.request.prompt) + len(self.ids)

@@ -12,7 +12,7 @@ class Scheduler:
     Requests are *waiting* until they are admitted, in the order of their arrival, and then *running*. A running request
     first reads its prompt (prefill) and then decodes. One step processes at most ``token_budget`` tokens:
 
-    1. Each decoding request takes its next token and what is drafted beyond it. If the budget is too small for all of
+    1. Each decoding request reads its last token and what is drafted beyond it. If the budget is too small for all of
        them, those that have waited longest come first.
     2. What is left of the budget goes to prompts, in the order of arrival. A prompt that does not fit is cut (chunked
        prefill), so that a long one does not hold up those who decode.
@@ -45,14 +45,20 @@ class Scheduler:
         (self.waiting if completion.sequence is None else self.running).remove(completion)
         self._free(completion)
 
-    def missing(self, completion: Completion) -> int:
-        """How many tokens the model has still to read before it can say the next one, the drafted ones included."""
-        held = 0 if completion.sequence is None else self.tables.length(completion.sequence)
-        return len(completion) + completion.drafts - held
-
     def decoding(self, completion: Completion) -> bool:
-        """Whether all but the last token are read."""
-        return bool(completion.ids) and self.missing(completion) == 1 + completion.drafts
+        """Whether all but the last of its tokens are read, and the last is one that the model has given."""
+        return bool(completion.ids) and self._held(completion) == len(completion) - 1
+
+    def missing(self, completion: Completion) -> int:
+        """How many tokens it has still to read: the last one and the drafts if it decodes, otherwise its prompt.
+
+        If it was preempted, the tokens that it already has belong to the prompt, except the last one. So it takes its
+        next token by decoding, as it would have done otherwise, and the same seed gives the same tokens.
+        """
+        end = len(completion) - bool(completion.ids)
+        if self.decoding(completion):
+            end += 1 + len(completion.drafts)
+        return end - self._held(completion)
 
     def schedule(self) -> dict[Completion, int]:
         """Choose a step's batch, how many tokens of each request it reads, and take the blocks for them.
@@ -97,7 +103,9 @@ class Scheduler:
     def _admit(self, plan: dict[Completion, int]) -> None:
         while self.waiting and (left := self.token_budget - sum(plan.values())) > 0:
             completion = self.waiting[0]
-            completion.sequence = self.tables.add_sequence(completion.tokens[:-1])  # the last is read for its logits
+            # The last token is read in any case, for its logits.
+            known = completion.tokens[: len(completion) - bool(completion.ids) - 1]
+            completion.sequence = self.tables.add_sequence(known)
             missing = self.missing(completion)
             # Its whole prompt must fit, with a block to spare for each that runs: otherwise it would soon be preempted.
             if not self._fits(completion, missing, spare=len(self.running)):
@@ -108,16 +116,17 @@ class Scheduler:
             self._append(plan, completion, min(missing, left))
 
     def _fits(self, completion: Completion, tokens: int, spare: int = 0) -> bool:
-        assert completion.sequence is not None
-        return self.tables.blocks_needed({completion.sequence: tokens}) + spare <= self.tables.free_blocks
+        return self.tables.blocks_needed({completion.running_as: tokens}) + spare <= self.tables.free_blocks
 
     def _append(self, plan: dict[Completion, int], completion: Completion, tokens: int) -> None:
-        assert completion.sequence is not None
-        copies = self.tables.append(completion.sequence, tokens).copies
+        copies = self.tables.append(completion.running_as, tokens).copies
         assert not copies  # only full blocks are shared, and nobody writes into those
         plan[completion] = tokens
 
     def _free(self, completion: Completion) -> None:
         if completion.sequence is not None:
             self.tables.free(completion.sequence)
-        completion.sequence, completion.drafts = None, 0
+        completion.sequence, completion.drafts = None, []
+
+    def _held(self, completion: Completion) -> int:
+        return 0 if completion.sequence is None else self.tables.length(completion.sequence)

@@ -12,7 +12,7 @@ from attn_core.decode import Sampler
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.positions import ALiBi, Learned
-from attn_core.serving import Engine, Request
+from attn_core.serving import DraftModel, Engine, PromptLookup, Request
 from attn_core.transformer import LanguageModel, TransformerConfig
 from tests.serving.models import VOCAB, plain, shared_model, small_model
 
@@ -47,19 +47,21 @@ def schedules(draw):
     options = {
         "block_size": block_size,
         "num_blocks": fewest + draw(st.integers(0, 2)),  # the largest fits alone, several together often do not
-        "token_budget": draw(st.sampled_from([12, 7, 4, 2])),
+        "token_budget": draw(st.sampled_from([12, 7, 4])),
+        "drafter": draw(st.sampled_from([None, PromptLookup(3), DraftModel(shared_model(), 2), DraftModel(OTHER, 3)])),
         "prefix_caching": draw(st.sampled_from([True, True, False])),
     }
     return options, requests
 
 
-preempted, chunked, reused = 0, 0, 0
+OTHER = small_model(0, num_layers=1)  # with the first one's embedding, so that it is right now and then
+preempted, chunked, reused, accepted, rejected = 0, 0, 0, 0, 0
 
 
 @given(schedules())
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=45, deadline=None, derandomize=True, database=None)
 def _random_schedules(schedule):
-    global preempted, chunked, reused
+    global preempted, chunked, reused, accepted, rejected
     options, requests = schedule
     engine = Engine(shared_model(), **options)
     completions = {}
@@ -85,12 +87,15 @@ def _random_schedules(schedule):
     assert engine.tables.free_blocks == options["num_blocks"] and not engine.tables.sequences
     preempted += engine.scheduler.preemptions
     reused += engine.scheduler.reused
+    accepted += engine.accepted
+    rejected += engine.drafted - engine.accepted
     chunked += any(len(request.prompt) > options["token_budget"] for request, _, _ in requests)
 
 
 def test_greedy_tokens_are_those_of_the_plain_loop_under_every_schedule():
     _random_schedules()
     assert preempted > 8 and chunked > 8 and reused > 80, "schedules that force each of them"
+    assert accepted > 80 and rejected > 80
 
 
 def test_one_step_reads_prompts_and_decodes_within_its_budget(monkeypatch):
