@@ -1,8 +1,7 @@
 """The tokens of several sequences side by side, as many of each as there are: a batch without padding.
 
-A server's batch is ragged: one request reads 200 tokens of its prompt while others decode one token each. A rectangle
-of rows and columns would be padding for the most part. Here each *token* is a row of the batch. Whatever acts on single
-tokens (embeddings, projections, feed-forward networks) needs no sequences. Only attention does, so this cache attends.
+A server's batch is ragged: one request reads 200 tokens of its prompt while others decode one token each. Here each
+*token* is a row of the batch. All layers but attention act on single tokens anyway, so it is this cache that attends.
 """
 
 from collections import defaultdict
@@ -59,11 +58,8 @@ class PackedKVCache(Cache):
     ) -> list["PackedKVCache"]:
         """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence.
 
-        ``BlockTables.append_all`` has made room for them, and its copies have been made.
-
         Raises:
-            ValueError: if there is no pool or no sequence, a sequence does not exist, or a range is empty, has another
-                step than 1 or goes past the sequence's end.
+            ValueError: if there is no pool or no sequence, or these are not consecutive tokens that a sequence has.
         """
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
@@ -77,10 +73,8 @@ class PackedKVCache(Cache):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
 
-        Shapes: ``q (N, H, 1, D)``, ``k (N, G, 1, D)``, ``v (N, G, 1, Dv)``; returns ``(N, H, 1, Dv)``.
-
-        Raises:
-            ValueError: if ``k`` or ``v`` do not fit the pool, or ``q`` does not fit them.
+        Shapes: ``q (N, H, 1, D)``, ``k (N, G, 1, D)``, ``v (N, G, 1, Dv)``; returns ``(N, H, 1, Dv)``. Raises
+        ``ValueError`` if they do not fit the pool.
         """
         self.pool.write(self._batch.slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])

@@ -5,23 +5,9 @@ blocks that hold the beginning of a prompt already. ``PromptLookup`` and ``Draft
 """
 
 from attn_core.serving.engine import Engine
-from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
-from attn_core.serving.speculative import DraftModel, PromptLookup, acceptance, reject, residual, verify
+from attn_core.serving.speculative import DraftModel, PromptLookup
 
-__all__ = [
-    "Completion",
-    "DraftModel",
-    "Engine",
-    "PagedModel",
-    "PrefixTables",
-    "PromptLookup",
-    "Request",
-    "Scheduler",
-    "acceptance",
-    "reject",
-    "residual",
-    "verify",
-]
+__all__ = ["Completion", "DraftModel", "Engine", "PrefixTables", "PromptLookup", "Request", "Scheduler"]

@@ -1,7 +1,9 @@
 """The engine: requests in, tokens out as they come."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 
@@ -28,10 +30,8 @@ class Engine:
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
     Raises:
-        ValueError: if ``model`` or a draft model is none that ``PagedModel`` takes, the two have different
-            vocabularies, or a size is below 1, or ``token_budget`` too small for one request with its drafts.
-
-    Source: Yu et al. 2022; Kwon et al. 2023.
+        ValueError: if ``PagedModel`` refuses ``model`` or the draft model, their vocabularies differ, a size is below
+            1, or ``token_budget`` is too small for one request with its drafts.
     """
 
     def __init__(
@@ -49,8 +49,7 @@ class Engine:
         self.model, self.drafter, self.prefix_caching, self.decode = model, drafter, prefix_caching, decode
         self.tables = PrefixTables(num_blocks, block_size)
         self.scheduler = Scheduler(self.tables, token_budget)
-        self.drafted = self.accepted = 0
-        """How many tokens have been drafted, and how many of them stayed."""
+        self.drafted = self.accepted = 0  # how many tokens were drafted, and how many of them stayed
         self._paged, self._draft_paged = PagedModel(model, self.tables), None
         if isinstance(drafter, DraftModel):
             self._draft_paged = PagedModel(drafter.model, self.tables)
@@ -58,7 +57,7 @@ class Engine:
             if sizes[0] != sizes[1]:
                 raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")
         self._models = [paged.model for paged in (self._paged, self._draft_paged) if paged is not None]
-        self._arrived = 0
+        self._arrivals = itertools.count()
 
     @property
     def unfinished(self) -> int:
@@ -69,24 +68,27 @@ class Engine:
         """Let a request wait. The completion grows with each ``step``.
 
         Raises:
-            ValueError: if a prompt's token is not of the vocabulary, the request has more tokens than the cache or the
-                model's positions have room for, or it has stop strings and the engine no ``decode``.
+            ValueError: if a token is not of the vocabulary, the cache or the model's positions have too little room, or
+                there are stop strings and no ``decode``.
         """
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
         vocab_size, most = self.model.config.vocab_size, max(request.prompt)
         if most >= vocab_size:
             raise ValueError(f"prompt: expected token ids from 0 to {vocab_size - 1}, got {most}")
-        room = self._paged.room(self.tables.num_blocks * self.tables.block_size)
-        room = room if self._draft_paged is None else self._draft_paged.room(room)
+        capacity = self.tables.num_blocks * self.tables.block_size
+        room = min(getattr(model.embedding.positions, "max_length", capacity) for model in self._models)
+        room = min(room, capacity)
         longest = len(request.prompt) + request.max_new_tokens - 1  # the last token is not read
         if longest > room:
-            parts = f"{len(request.prompt)} of the prompt and max_new_tokens {request.max_new_tokens}"
-            raise ValueError(f"prompt: expected room for at most {room} tokens, got {longest}: {parts} less 1")
+            parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
+            raise ValueError(f"prompt: expected at most {room} tokens with those to come, got {longest}: {parts}")
         if request.stop_strings and self.decode is None:
             raise ValueError("stop_strings: expected an engine with decode, which turns ids into text, got one without")
-        completion = Completion.of(request, self._arrived, self._paged.device)
-        self._arrived += 1
+        sampler = request.sampler
+        if sampler is not None and request.seed is not None:
+            sampler = replace(sampler, generator=torch.Generator(self._paged.device).manual_seed(request.seed))
+        completion = Completion(request, next(self._arrivals), sampler)
         self.scheduler.add(completion)
         return completion
 
@@ -100,8 +102,7 @@ class Engine:
 
         Whoever stops iterating cancels the request. Raises as ``add``, and whatever ended the request with an error.
         """
-        completion = self.add(request)
-        return self._stream(completion)
+        return self._stream(self.add(request))
 
     def run(self) -> None:
         """Take steps until every request has finished."""
@@ -114,21 +115,24 @@ class Engine:
 
         If the call fails, all requests are as they were, and the step can be taken again.
         """
-        self._propose()
+        for completion in self.scheduler.running:
+            completion.drafts = []
+            if self.drafter is not None and self.scheduler.decoding(completion):  # never more than may still come
+                completion.drafts = self.drafter.propose(completion.tokens, completion.room - 1)
         plan = self.scheduler.schedule()
         if not plan:
             assert not self.unfinished  # the oldest request can always go on
             return {}
-        ends = {completion: self.tables.length(completion.running_as) for completion in plan}
+        begins = {completion: self.tables.length(completion.sequence) - tokens for completion, tokens in plan.items()}
         try:
             with ExitStack() as modes:
                 for model in self._models:
                     if model.training:  # asking first, since going through all modules takes a while
                         modes.enter_context(evaluating(model))
-                taken = self._read({completion: ends[completion] - tokens for completion, tokens in plan.items()})
+                taken = self._read(begins)
         except BaseException:  # an interrupted cell of a notebook, too
-            for completion, tokens in plan.items():
-                self.tables.truncate(completion.running_as, ends[completion] - tokens)
+            for completion, begin in begins.items():
+                self.tables.truncate(completion.sequence, begin)
             raise
         new = {}
         for completion in plan:
@@ -137,37 +141,22 @@ class Engine:
                 reason = self._extend(completion, taken[completion])
                 new[completion] = completion.ids[before:]
                 # What was rejected is forgotten; the last token is still to be read.
-                self.tables.truncate(completion.running_as, len(completion) - 1)
+                self.tables.truncate(completion.sequence, len(completion) - 1)
             if self.prefix_caching:
-                self.tables.register(completion.running_as, completion.tokens)
+                self.tables.register(completion.sequence, completion.tokens)
             if reason is not None:
                 self._finish(completion, reason)
         return new
 
-    def _propose(self) -> None:
-        """Say what each request that decodes drafts in this step: never more than may still come."""
-        for completion in self.scheduler.running:
-            completion.drafts = []
-            if self.drafter is not None and self.scheduler.decoding(completion):
-                completion.drafts = self.drafter.propose(completion.tokens, completion.room - 1)
-
     def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
         """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
-        known = {
-            completion: (begin, completion.tokens[begin : self.tables.length(completion.running_as)])
-            for completion, begin in begins.items()
-        }
+        ends = {one: self.tables.length(one.sequence) for one in begins}
+        known = {one: (begin, one.tokens[begin : ends[one]]) for one, begin in begins.items()}
         distributions = {} if self._draft_paged is None else draft(self._draft_paged, known)
-        tokens: dict[int, tuple[int, list[int]]] = {}
-        rows: list[int] = []
-        wanted: list[Completion] = []
-        count = 0
-        for completion, (begin, ids) in known.items():
-            tokens[completion.running_as] = (begin, [*ids, *completion.drafts])
-            count += len(ids) + len(completion.drafts)
-            if begin + len(ids) == len(completion):
-                wanted.append(completion)
-                rows += range(count - 1 - len(completion.drafts), count)
+        tokens = {one.sequence: (begin, [*ids, *one.drafts]) for one, (begin, ids) in known.items()}
+        counts = itertools.accumulate(len(ids) for _, ids in tokens.values())  # where each request's rows end
+        wanted = {one: count for one, count in zip(known, counts, strict=True) if ends[one] >= len(one)}
+        rows = [row for one, end in wanted.items() for row in range(end - 1 - len(one.drafts), end)]
         logits = self._paged.read(tokens, rows).split([1 + len(completion.drafts) for completion in wanted])
         taken: dict[Completion, list[int]] = {}
         for completion, own in zip(wanted, logits, strict=True):
@@ -192,21 +181,17 @@ class Engine:
             if token in completion.request.stop_ids:
                 return "stop"
             completion.ids.append(token)
-            if reason := self._ending(completion):
-                return reason
+            if self.decode is not None and completion.request.stop_strings:
+                try:
+                    text = self.decode(completion.ids)
+                except Exception as error:  # a function that is not ours; it must not stop the other requests
+                    completion.error = error
+                    return "error"
+                if any(string in text for string in completion.request.stop_strings):
+                    return "stop"
+            if completion.room == 0:
+                return "length"
         return None if completion.error is None else "error"
-
-    def _ending(self, completion: Completion) -> str | None:
-        """The reason to finish after the last token, if there is one."""
-        if self.decode is not None and completion.request.stop_strings:
-            try:
-                text = self.decode(completion.ids)
-            except Exception as error:  # a function that is not ours; it must not stop the other requests
-                completion.error = error
-                return "error"
-            if any(string in text for string in completion.request.stop_strings):
-                return "stop"
-        return "length" if completion.room == 0 else None
 
     def _finish(self, completion: Completion, reason: str) -> None:
         self.scheduler.remove(completion)

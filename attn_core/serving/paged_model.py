@@ -31,28 +31,22 @@ class PagedModel:
         layers: Any = model.stack.layers
         for attention in (layer.attention for layer in layers):
             if not isinstance(attention, MultiHeadAttention) or not is_plain_softmax(attention.mechanism):
-                found = getattr(attention, "mechanism", attention)
-                raise ValueError(f"model: expected MultiHeadAttention with Dense() in each layer, got {kind(found)}")
+                found = kind(getattr(attention, "mechanism", attention))
+                raise ValueError(f"model: expected MultiHeadAttention with Dense() in each layer, got {found}")
             if not isinstance(attention.positions, Rotary | None):
                 raise ValueError(f"positions: expected added ones, or Rotary, got {kind(attention.positions)}")
             keys = attention.new_cache(1, 1).keys  # of the layer's heads, dtype and device
             sizes = (tables.num_blocks, tables.block_size, keys.shape[1], keys.shape[3])
             self.pools.append(BlockPool(*sizes, dtype=keys.dtype, device=keys.device))
 
-    def room(self, tokens: int) -> int:
-        """So many tokens of a sequence, or as many as the model has positions for, if those are fewer."""
-        return min(tokens, getattr(self.model.embedding.positions, "max_length", tokens))
-
     @torch.no_grad()
     def read(self, tokens: Mapping[int, tuple[int, Sequence[int]]], rows: Sequence[int]) -> Tensor:
-        """Read some tokens of each sequence, ``{sequence: (position of the first, ids)}``, in one call without padding.
+        """Read tokens of each sequence, ``{sequence: (position of the first, ids)}``, which the tables have room for.
 
-        The tables have room for them. Returns the logits ``(len(rows), V)`` after these rows of all tokens, counted
-        through the sequences one after the other.
+        Returns the logits ``(len(rows), V)`` after these rows, of the tokens of all sequences one after the other.
         """
         ranges = {sequence: range(begin, begin + len(ids)) for sequence, (begin, ids) in tokens.items()}
         caches = PackedKVCache.for_layers(self.tables, self.pools, ranges)
         packed = torch.tensor([token for _, ids in tokens.values() for token in ids], device=self.device)
         vectors = self.model.read(packed[:, None], caches)[:, 0]
-        wanted = torch.tensor(rows, dtype=torch.long, device=self.device)
-        return self.model.embedding.logits(vectors[wanted])
+        return self.model.embedding.logits(vectors[torch.tensor(rows, dtype=torch.long, device=self.device)])

@@ -1,6 +1,7 @@
 """Automatic prefix caching: full blocks are found by their content, and kept when nobody uses them any more."""
 
 import hashlib
+import itertools
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,11 +12,10 @@ from attn_core.contract import check_integer
 class PrefixTables(BlockTables):
     """``BlockTables`` in which a new sequence finds the blocks that hold its beginning already.
 
-    A full block never changes, so sequences can share it. It is found by a hash of its tokens and of the block before:
-    keys and values depend on all tokens that come before them, so a block is only the same if everything before it is
-    the same, too. A registered block that nobody refers to stays as it is and counts as free. Blocks are taken from
-    those that hold nothing first, and then from the registered ones, the least recently used first. A sequence gives
-    its blocks back in reverse, so the end of a text is forgotten before its beginning.
+    Keys and values depend on all earlier tokens, so a block is found by a hash of its tokens and of the block before.
+    Only full blocks are registered, because they do not change. One that nobody refers to stays as it is and counts as
+    free. When no other block is free, the least recently used one is taken. A sequence gives its blocks back in
+    reverse, so the end of a text is forgotten before its beginning.
 
     Source: Kwon et al. 2023, section 4.4 (shared prefixes); hashes of blocks are vLLM's later form of it.
     """
@@ -32,19 +32,10 @@ class PrefixTables(BlockTables):
         """How many blocks belong to no sequence, those included that hold tokens which may be wanted again."""
         return len(self._free) + len(self._unused)
 
-    @property
-    def cached_blocks(self) -> int:
-        """How many blocks can be found by their content, whether a sequence uses them or not."""
-        return len(self._hash_of)
-
     def add_sequence(self, tokens: Sequence[int] = ()) -> int:
         """A new sequence, which begins with as many blocks of these ``tokens`` as are in the cache: see ``length``."""
-        hashes, blocks = [], []
-        for name in self._hashes(tokens, []):
-            if name not in self._block_of:
-                break
-            hashes.append(name)
-            blocks.append(self._block_of[name])
+        hashes = list(itertools.takewhile(self._block_of.__contains__, self._hashes(tokens, [])))
+        blocks = [self._block_of[name] for name in hashes]
         for block in blocks:
             self._unused.pop(block, None)
             self._references[block] += 1
@@ -53,7 +44,7 @@ class PrefixTables(BlockTables):
         return sequence
 
     def register(self, sequence: int, tokens: Sequence[int]) -> None:
-        """Let the sequence's full blocks be found. ``tokens`` are what they hold; more may follow.
+        """Let the sequence's full blocks be found, which hold the first of these ``tokens``.
 
         Raises:
             ValueError: if the sequence does not exist, or has more tokens than these.
@@ -69,12 +60,8 @@ class PrefixTables(BlockTables):
     def truncate(self, sequence: int, tokens: int) -> None:
         """Forget the sequence's end, as ``BlockTables`` says; registered blocks can still be found."""
         super().truncate(sequence, tokens)
-        del self._registered.get(sequence, [])[tokens // self.block_size :]
-
-    def free(self, sequence: int) -> None:
-        """Forget the sequence, as ``BlockTables`` says; registered blocks can still be found."""
-        super().free(sequence)
-        self._registered.pop(sequence, None)
+        if left := self._registered.pop(sequence, [])[: tokens // self.block_size]:
+            self._registered[sequence] = left
 
     def _hashes(self, tokens: Sequence[int], known: list[bytes]) -> Iterator[bytes]:
         """The hash of each full block of ``tokens``, one after the other, from the first that is not ``known``."""
@@ -97,7 +84,6 @@ class PrefixTables(BlockTables):
 
     def _writes_into_shared(self, sequence: int, tokens: int, left: Mapping[int, int] | None = None) -> bool:
         # A sequence that was cut within a registered block must not change it, even where nobody else uses it.
-        cut = tokens > 0 and self._lengths[sequence] % self.block_size > 0
-        return super()._writes_into_shared(sequence, tokens, left) or (
-            cut and self._tables[sequence][-1] in self._hash_of
-        )
+        if tokens > 0 and self._lengths[sequence] % self.block_size and self._tables[sequence][-1] in self._hash_of:
+            return True
+        return super()._writes_into_shared(sequence, tokens, left)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from attn_core.contract import check_integer, kind, shown
 from attn_core.data import Vocab
 from attn_core.decode import Sampler
@@ -55,11 +53,12 @@ class Request:
 
 @dataclass(eq=False)
 class Completion:
-    """A request's answer as it grows.
+    """A request's answer as it grows: ``ids`` are the new tokens so far.
 
-    ``ids`` are the new tokens so far. ``finish_reason`` is None until the last has come, and then "stop" (a stop token
-    or string), "length" (``max_new_tokens``), "cancelled", or "error": ``error`` then says what was wrong. The other
-    fields belong to the engine. ``number`` is the order of arrival.
+    ``finish_reason`` is None until the last has come, and then "stop" (a stop token or string), "length"
+    (``max_new_tokens``), "cancelled" or "error", which ``error`` explains. The other fields belong to the engine:
+    ``number`` is the order of arrival, ``sequence`` holds its keys and values while it runs (otherwise −1), ``drafts``
+    are read beyond its last token in the next step, and ``last_step`` is the step that last worked on it.
     """
 
     request: Request
@@ -68,32 +67,14 @@ class Completion:
     ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     error: Exception | None = None
-    sequence: int | None = None
-    """The sequence of the block tables that holds its keys and values; None while it waits."""
+    sequence: int = -1
     drafts: list[int] = field(default_factory=list)
-    """Tokens that the next step reads beyond the last one, to see whether they may stay."""
     last_step: int = -1
-    """The step that last worked on it."""
-
-    @classmethod
-    def of(cls, request: Request, number: int, device: torch.device) -> "Completion":
-        """The answer before its first token."""
-        sampler = request.sampler
-        if sampler is not None and request.seed is not None:
-            generator = torch.Generator(device).manual_seed(request.seed)
-            sampler = Sampler(sampler.temperature, sampler.top_k, sampler.top_p, generator)
-        return cls(request, number, sampler)
 
     @property
     def tokens(self) -> list[int]:
         """The prompt and the new tokens."""
         return [*self.request.prompt, *self.ids]
-
-    @property
-    def running_as(self) -> int:
-        """Its sequence, which it has while it runs."""
-        assert self.sequence is not None
-        return self.sequence
 
     def __len__(self) -> int:
         return len(self.request.prompt) + len(self.ids)

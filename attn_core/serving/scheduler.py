@@ -14,27 +14,22 @@ class Scheduler:
 
     1. Each decoding request reads its last token and what is drafted beyond it. If the budget is too small for all of
        them, those that have waited longest come first.
-    2. What is left of the budget goes to prompts, in the order of arrival. A prompt that does not fit is cut (chunked
-       prefill), so that a long one does not hold up those who decode.
+    2. The rest of the budget goes to prompts, in the order of arrival. One that does not fit is cut (chunked prefill).
     3. Waiting requests are admitted while there is budget, and memory for their whole prompts.
 
     When blocks run out, the running request that arrived last is *preempted*: its blocks are freed, and it waits again,
-    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation),
-    except those that are still in the cache by then. The running requests are therefore always older than the waiting
-    ones, and the oldest can always go on, so each request finishes in the end.
+    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation). The
+    running requests are always older than the waiting ones, and the oldest can always go on, so each one finishes.
 
-    Source: Yu et al. 2022 (continuous batching); Agrawal et al. 2024 (chunked prefill beside decoding); Kwon et al.
-    2023, section 4.5 (preemption).
+    Source: Yu et al. 2022; Agrawal et al. 2024 (chunked prefill); Kwon et al. 2023, section 4.5 (preemption).
     """
 
     def __init__(self, tables: PrefixTables, token_budget: int) -> None:
         self.tables, self.token_budget = tables, token_budget
         self.waiting: list[Completion] = []
         self.running: list[Completion] = []
-        self.preemptions = 0
-        self.reused = 0
-        """Tokens that admitted requests found in the cache, so that nobody had to read them."""
-        self._step = 0
+        self.preemptions = self._step = 0
+        self.reused = 0  # tokens that admitted requests found in the cache
 
     def add(self, completion: Completion) -> None:
         """Let it wait, in the order of arrival."""
@@ -42,7 +37,7 @@ class Scheduler:
 
     def remove(self, completion: Completion) -> None:
         """Forget a request wherever it is, and free its blocks."""
-        (self.waiting if completion.sequence is None else self.running).remove(completion)
+        (self.waiting if completion.sequence < 0 else self.running).remove(completion)
         self._free(completion)
 
     def decoding(self, completion: Completion) -> bool:
@@ -52,8 +47,8 @@ class Scheduler:
     def missing(self, completion: Completion) -> int:
         """How many tokens it has still to read: the last one and the drafts if it decodes, otherwise its prompt.
 
-        If it was preempted, the tokens that it already has belong to the prompt, except the last one. So it takes its
-        next token by decoding, as it would have done otherwise, and the same seed gives the same tokens.
+        If it was preempted, all but the last of its new tokens belong to the prompt. So it takes its next token by
+        decoding, as it would have done otherwise, and the same seed gives the same tokens.
         """
         end = len(completion) - bool(completion.ids)
         if self.decoding(completion):
@@ -61,23 +56,18 @@ class Scheduler:
         return end - self._held(completion)
 
     def schedule(self) -> dict[Completion, int]:
-        """Choose a step's batch, how many tokens of each request it reads, and take the blocks for them.
-
-        It is empty only where there is no request.
-        """
+        """Choose a step's batch, how many tokens of each request it reads, and take the blocks for them."""
         self._step += 1
         plan: dict[Completion, int] = {}
-        decoding = {completion: self.decoding(completion) for completion in self.running}
+        decoding = {completion for completion in self.running if self.decoding(completion)}
         short_of_blocks = False
         # Prompts keep the order of arrival; among requests that decode, the one that was served longest ago is first.
-        order = sorted(
-            self.running, key=lambda one: (not decoding[one], one.last_step if decoding[one] else 0, one.number)
-        )
+        order = sorted(self.running, key=lambda one: (0, one.last_step) if one in decoding else (1, one.number))
         for completion in order:
-            if completion.sequence is None:  # preempted by one before it
+            if completion.sequence < 0:  # preempted by one before it
                 continue
             tokens, left = self.missing(completion), self.token_budget - sum(plan.values())
-            tokens = tokens if decoding[completion] else min(tokens, left)
+            tokens = tokens if completion in decoding else min(tokens, left)
             if 0 < tokens <= left:
                 short_of_blocks |= not self._grow(plan, completion, tokens)
         if not short_of_blocks and len(self.running) == len(order):  # no one was preempted
@@ -97,7 +87,9 @@ class Scheduler:
             self._free(last)
             self.add(last)
             self.preemptions += 1
-        self._append(plan, completion, tokens)
+        copies = self.tables.append(completion.sequence, tokens).copies
+        assert not copies  # only full blocks are shared, and nobody writes into those
+        plan[completion] = tokens
         return True
 
     def _admit(self, plan: dict[Completion, int]) -> None:
@@ -113,20 +105,15 @@ class Scheduler:
                 return
             self.reused += self.tables.length(completion.sequence)
             self.running.append(self.waiting.pop(0))
-            self._append(plan, completion, min(missing, left))
+            self._grow(plan, completion, min(missing, left))
 
     def _fits(self, completion: Completion, tokens: int, spare: int = 0) -> bool:
-        return self.tables.blocks_needed({completion.running_as: tokens}) + spare <= self.tables.free_blocks
-
-    def _append(self, plan: dict[Completion, int], completion: Completion, tokens: int) -> None:
-        copies = self.tables.append(completion.running_as, tokens).copies
-        assert not copies  # only full blocks are shared, and nobody writes into those
-        plan[completion] = tokens
+        return self.tables.blocks_needed({completion.sequence: tokens}) + spare <= self.tables.free_blocks
 
     def _free(self, completion: Completion) -> None:
-        if completion.sequence is not None:
+        if completion.sequence >= 0:
             self.tables.free(completion.sequence)
-        completion.sequence, completion.drafts = None, []
+        completion.sequence, completion.drafts = -1, []
 
     def _held(self, completion: Completion) -> int:
-        return 0 if completion.sequence is None else self.tables.length(completion.sequence)
+        return self.tables.length(completion.sequence) if completion.sequence >= 0 else 0

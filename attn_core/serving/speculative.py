@@ -1,8 +1,7 @@
 """Speculative decoding: guess several tokens cheaply, read all of them in one call, and keep those that may stay.
 
-A decoding step reads all parameters of the model for one token of each request. Reading five tokens takes hardly more
-time, so it pays to draft the next four, by a rule or by a smaller model, and to check them in one call. The rule of
-acceptance makes the result exact: the tokens are distributed as those of the model alone.
+A decoding step reads all parameters for one token of each request. Reading five takes hardly more time, so four are
+drafted, by a rule or a smaller model, and checked in one call. The rejection rule keeps the model's distribution.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,10 @@ from attn_core.transformer import LanguageModel
 class PromptLookup:
     """Drafts what came after the last tokens when they occurred before, up to ``num_tokens`` tokens.
 
-    It looks for the last ``longest_match`` tokens, then for fewer, and takes their latest earlier occurrence. That
-    costs no model, and often succeeds where a text repeats parts of its prompt, as in summaries or changes to code.
+    It looks for the last ``longest_match`` tokens, then for fewer, and takes their latest earlier occurrence. This
+    often succeeds where a text repeats its prompt, as in summaries. Raises ``ValueError`` if a number is below 1.
 
-    Raises:
-        ValueError: if a number is below 1.
-
-    Source: Saxena 2023 (prompt lookup decoding).
+    Source: Saxena 2023.
     """
 
     num_tokens: int = 4
@@ -39,12 +35,11 @@ class PromptLookup:
 
     def propose(self, tokens: Sequence[int], limit: int) -> list[int]:
         """At most ``limit`` tokens that may follow these; none where nothing occurred before."""
-        tokens = list(tokens)
         for size in range(min(self.longest_match, len(tokens) - 1), 0, -1):
             last = tokens[-size:]
             for begin in range(len(tokens) - size - 1, -1, -1):
                 if tokens[begin : begin + size] == last:
-                    return tokens[begin + size :][: min(limit, self.num_tokens)]
+                    return list(tokens[begin + size :][: min(limit, self.num_tokens)])
         return []
 
 
@@ -52,10 +47,8 @@ class PromptLookup:
 class DraftModel:
     """Drafts ``num_tokens`` tokens with a smaller model of the same vocabulary.
 
-    Its keys and values lie in the blocks of the same tables, so they are shared, freed and found again together.
-
-    Raises:
-        ValueError: if ``num_tokens`` is below 1.
+    Its keys and values lie in the blocks of the same tables, so they are shared, freed and found again together. Raises
+    ``ValueError`` if ``num_tokens`` is below 1.
 
     Source: Leviathan et al. 2023; Chen et al. 2023.
     """
@@ -74,9 +67,8 @@ class DraftModel:
 def draft(paged: PagedModel, batch: Mapping[Completion, tuple[int, Sequence[int]]]) -> dict[Completion, list[Tensor]]:
     """Let a draft model read the batch, and fill in the ``drafts`` of each request, one token of all at a time.
 
-    ``batch`` has the known tokens that each request reads, and the position of the first. The draft model reads its own
-    last token as well, so that afterwards it has read what the large model reads. Returns the distributions ``(V,)``
-    from which the tokens of sampled requests were drawn.
+    ``batch`` has the known tokens that each request reads, and the position of the first. The last draft is read, too,
+    as the large model will. Returns the distributions ``(V,)`` that drafts of sampled requests were drawn from.
     """
     distributions: dict[Completion, list[Tensor]] = {}
     while batch:
@@ -86,7 +78,7 @@ def draft(paged: PagedModel, batch: Mapping[Completion, tuple[int, Sequence[int]
             if completion.drafts and (done := begin + len(ids) - len(completion)) < len(completion.drafts):
                 drafting.append((completion, done))
                 rows.append(count - 1)
-        logits = paged.read({completion.running_as: tokens for completion, tokens in batch.items()}, rows)
+        logits = paged.read({completion.sequence: tokens for completion, tokens in batch.items()}, rows)
         following: dict[Completion, tuple[int, Sequence[int]]] = {}
         for (completion, done), row in zip(drafting, logits, strict=True):
             if completion.sampler is None:
@@ -105,9 +97,8 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Sequence[in
     """The tokens that ``pick`` takes, as far as the drafts agree with them, and the first that differs or is new.
 
     Shapes: ``logits (K + 1, V)``, after the token before the K drafts and after each of them. Every token is picked as
-    it would be without drafts, so with a sampler even the draws are the same. For drafts that no distribution gave this
-    is the rejection rule: a draft stays with the probability that the model gives it, and what is taken in its place
-    has the model's distribution among the other tokens.
+    it would be without drafts, with the same draws. For drafts that were not drawn this is the rejection rule: one
+    stays with the probability that the model gives it.
     """
     taken: list[int] = []
     for i, expected in enumerate([*drafts, None]):
@@ -118,29 +109,19 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Sequence[in
 
 
 def acceptance(target: Tensor, drafted: Tensor) -> Tensor:
-    """The probability with which each token stays if it was drafted: min(1, p / q).
-
-    Shapes: the model's probabilities p and the draft model's q, ``(…, V)``, to the same shape; 1 where q is 0.
-
-    Source: Leviathan et al. 2023, section 2.3.
-    """
+    """The probability with which each drafted token stays, min(1, p / q): ``(…, V)``, 1 where q is 0."""
     return (target / drafted).nan_to_num(nan=1.0).clamp(max=1.0)
 
 
 def residual(target: Tensor, drafted: Tensor) -> Tensor:
-    """The distribution of the token that replaces a rejected one: max(0, p − q), normalised. Shapes as ``acceptance``.
-
-    Source: Leviathan et al. 2023, section 2.3.
-    """
+    """The distribution ``(…, V)`` of the token that replaces a rejected one: max(0, p − q), normalised."""
     left = (target - drafted).clamp(min=0.0)
     total = left.sum(-1, keepdim=True)
     # Where p and q are the same, nothing is left, and nothing is rejected except by rounding.
     return torch.where(total > 0, left / total, target)
 
 
-def reject(
-    target: Tensor, drafted: Tensor, drafts: Sequence[int], generator: torch.Generator | None = None
-) -> list[int]:
+def reject(target: Tensor, drafted: Tensor, drafts: Sequence[int], generator: torch.Generator | None) -> list[int]:
     """Accept or reject drafts that were drawn from ``drafted``: the tokens that stay, and the one that follows them.
 
     Shapes: the model's probabilities ``target (K + 1, V)`` and the draft model's ``drafted (K, V)``. Each token has the

@@ -207,8 +207,7 @@ class LanguageModel(_SingleStack):
     def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None) -> Tensor:
         """The last layer's vectors ``(B, T, C)`` of each row's next ``tokens (B, T)``, which join the caches.
 
-        ``embedding.logits`` makes logits of those that are wanted: a whole prompt's would be ``(B, T, V)``. With
-        ``lengths (B,)`` the rest of a row is padding. With ``PackedKVCache``s each row is one token.
+        ``embedding.logits`` makes logits of those that are wanted. With ``lengths (B,)`` the rest of a row is padding.
         """
         for cache in caches:
             cache.reserve(tokens.shape[1])

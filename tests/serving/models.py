@@ -12,7 +12,7 @@ from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 VOCAB = 13
 
 
-def small_model(seed=0, *, vocab_size=VOCAB, num_layers=2, positions=lambda: Rotary(4), **settings):
+def small_model(seed=0, *, vocab_size=VOCAB, num_layers=2, positions=lambda: Rotary(4), dropout=0.0):
     """Rotary positions, grouped heads, RMSNorm and SwiGLU, as the models that people serve."""
     generator = torch.random.get_rng_state()
     torch.manual_seed(seed)
@@ -23,12 +23,11 @@ def small_model(seed=0, *, vocab_size=VOCAB, num_layers=2, positions=lambda: Rot
         num_kv_heads=2,
         num_layers=num_layers,
         feed_forward_dim=24,
-        dropout=0.0,
+        dropout=dropout,
         norm_first=True,
         norm=nn.RMSNorm,
         feed_forward=SwiGLU,
         bias=False,
-        **settings,
     )
     model = LanguageModel(config, positions=positions).double().eval()
     torch.random.set_rng_state(generator)

@@ -47,7 +47,7 @@ def schedules(draw):
     options = {
         "block_size": block_size,
         "num_blocks": fewest + draw(st.integers(0, 2)),  # the largest fits alone, several together often do not
-        "token_budget": draw(st.sampled_from([12, 7, 4])),
+        "token_budget": draw(st.sampled_from([12, 6, 4, 4])),
         "drafter": draw(st.sampled_from([None, PromptLookup(3), DraftModel(shared_model(), 2), DraftModel(OTHER, 3)])),
         "prefix_caching": draw(st.sampled_from([True, True, False])),
     }
@@ -94,7 +94,7 @@ def _random_schedules(schedule):
 
 def test_greedy_tokens_are_those_of_the_plain_loop_under_every_schedule():
     _random_schedules()
-    assert preempted > 8 and chunked > 8 and reused > 80, "schedules that force each of them"
+    assert preempted > 8 and chunked > 3 and reused > 80, "schedules that force each of them"
     assert accepted > 80 and rejected > 80
 
 
@@ -147,7 +147,10 @@ GOOD = Request([3, 5, 7], 9)
         (lambda: Request([1], 3, stop_strings="end"), r"stop_strings: expected strings that are not empty, got 'end'"),
         (lambda: Request([1], 3, stop_strings=[""]), r"stop_strings: expected strings that are not empty"),
         (lambda: Request([1, VOCAB], 3), rf"prompt: expected token ids from 0 to {VOCAB - 1}, got {VOCAB}"),
-        (lambda: Request([1] * 20, 14), r"prompt: expected room for at most 32 tokens, got 33: 20 of the prompt and"),
+        (
+            lambda: Request([1] * 20, 14),
+            r"prompt: expected at most 32 tokens with those to come, got 33",
+        ),
         (lambda: Request([1], 3, stop_strings=["a"]), r"stop_strings: expected an engine with decode"),
         (lambda: [1, 2], r"request: expected a Request, got list"),
     ],
@@ -258,21 +261,23 @@ def test_an_error_of_one_request_reaches_no_other():
         raise KeyError("no such token")
 
     engine = Engine(shared_model(), num_blocks=9, decode=decode)
-    good = engine.add(GOOD)
-    with pytest.raises(KeyError, match="no such token"):
-        list(engine.stream(Request([3, 5], 12, stop_strings=["a"])))
+    good, bad = engine.add(GOOD), engine.add(Request([3, 5], 12, stop_strings=["a"]))
     engine.run()
     expect_plain(good)
+    assert bad.finish_reason == "error" and "no such token" in str(bad.error)
+    with pytest.raises(KeyError, match="no such token"):
+        list(engine.stream(bad.request))
 
 
-def test_logits_that_are_no_numbers_end_a_sampled_request_with_an_error():
+def test_logits_that_are_no_numbers_end_a_request_with_an_error():
     model = small_model(1)
     engine = Engine(model, num_blocks=9)
     with torch.no_grad():
         model.embedding.tokens.weight[3] = math.nan  # of every request's logits
-    completion = engine.add(Request([1, 2], 4, Sampler()))
+    completions = [engine.add(Request([1, 2], 4, sampler)) for sampler in (Sampler(), None)]
     engine.run()
-    assert completion.finish_reason == "error" and "got NaN" in str(completion.error)
+    for completion in completions:
+        assert completion.finish_reason == "error" and "got NaN" in str(completion.error) and not completion.ids
     assert engine.tables.free_blocks == 9
 
 
@@ -291,7 +296,7 @@ def test_positions_that_are_added_count_from_each_sequences_start(positions):
 
 def test_more_tokens_than_the_model_has_positions_are_refused():
     engine = Engine(small_model(2, positions=lambda: Learned(12, 16)), num_blocks=9)
-    with pytest.raises(ValueError, match="prompt: expected room for at most 12 tokens, got 13"):
+    with pytest.raises(ValueError, match="prompt: expected at most 12 tokens with those to come, got 13"):
         engine.add(Request([1] * 7, 7))
     engine.add(Request([1] * 7, 6))
 
@@ -311,9 +316,8 @@ def test_the_engine_refuses_what_it_cannot_serve():
 
 
 def test_a_model_in_training_is_served_in_evaluation_mode_and_left_as_it_was():
-    model = small_model(3)
+    model = small_model(3, dropout=0.5)
+    ids = [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
     model.train()
-    engine = Engine(model, num_blocks=4)
-    completion = engine.add(Request([1, 2], 3, stop_ids=()))
-    engine.run()
-    assert model.training and len(completion.ids) == 3
+    ids += [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
+    assert model.training and ids[0] == ids[1]

@@ -11,7 +11,7 @@ def check(scheduler, tables):
     numbers = [completion.number for completion in [*running, *waiting]]
     assert numbers == sorted(numbers)
     assert sorted(completion.sequence for completion in running) == sorted(tables.sequences)
-    assert all(completion.sequence is None for completion in waiting)
+    assert all(completion.sequence == -1 for completion in waiting)
     blocks = [block for sequence in tables.sequences for block in tables.table(sequence)]
     assert tables.free_blocks == tables.num_blocks - len(set(blocks))
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from attn_core.decode import Sampler
-from attn_core.serving import DraftModel, Engine, PromptLookup, Request, acceptance, reject, residual, verify
+from attn_core.serving import DraftModel, Engine, PromptLookup, Request
+from attn_core.serving.speculative import acceptance, reject, residual, verify
 from tests.serving.models import VOCAB, plain, shared_model, small_model
 
 OTHER = small_model(0, num_layers=1)
