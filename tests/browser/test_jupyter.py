@@ -1,6 +1,10 @@
-"""Widgets beside a kernel, in a real JupyterLab and Notebook 7: all cells run, each widget is scrolled to and used."""
+"""Widgets beside a kernel, in a real JupyterLab and Notebook 7: all cells run, each widget is scrolled to and used.
+
+``EVERY_PAGE=1 make test-browser`` does so on every page with a widget, instead of on one page for each kind of widget.
+"""
 
 import json
+import os
 
 import pytest
 
@@ -110,7 +114,7 @@ def lab(tmp_path_factory):
         yield server
 
 
-@pytest.mark.parametrize("path", quickest(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", HOLDERS if os.environ.get("EVERY_PAGE") else quickest(), ids=lambda path: path.stem)
 def test_widgets_live_in_jupyterlab(browser, lab, path):
     visit(browser, lab, "lab/tree", path)
 
