@@ -34,6 +34,7 @@ from attn_core.longformer import LongformerAttention
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
 from attn_core.mechanisms.flash import FlashAttention, flash_attention
+from attn_core.mechanisms.linear import LinearAttention, linear_attention
 from attn_core.mechanisms.linformer import Linformer
 from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.mechanisms.online import OnlineSoftmax
@@ -51,6 +52,7 @@ __all__ = [
     "KVCache",
     "LSHAttention",
     "LatentAttention",
+    "LinearAttention",
     "Linformer",
     "LongformerAttention",
     "MultiHeadAttention",
@@ -64,4 +66,5 @@ __all__ = [
     "capture_attention",
     "default_device",
     "flash_attention",
+    "linear_attention",
 ]

@@ -9,6 +9,7 @@ import torch
 from attn_core import Linformer, LSHAttention, Performer, SlidingWindow, device
 from attn_core.cache import BlockPool, paged_attention
 from attn_core.longformer import LongformerAttention
+from attn_core.mechanisms import linear
 from tests.mechanisms.launches import Launches
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
@@ -33,6 +34,7 @@ MAKERS = {name: one.make for name, one in MECHANISMS.items() if name not in TILE
 @pytest.fixture(autouse=True)
 def _without_tiles(monkeypatch):
     monkeypatch.setattr(device, "TILED", ())
+    monkeypatch.setattr(linear, "CHUNK", 24)  # so that both sizes have several: one alone is copied less
 
 
 def counted(name, kind, sizes, options):
