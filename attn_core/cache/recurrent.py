@@ -9,6 +9,7 @@ from torch.nn import functional
 from attn_core import masks
 from attn_core.cache.protocol import Cache
 from attn_core.contract import accum_dtype, without_autocast
+from attn_core.mechanisms.linear import LinearAttention, features, linear_attention_step
 from attn_core.mechanisms.performer import Performer
 
 
@@ -100,3 +101,32 @@ class PerformerState(RecurrentState):
         by_query = by_query + new_highest[:, :, None]
         read = (by_query - by_query.amax(-1, keepdim=True)).exp() @ sums
         return (read[..., :-1] / read[..., -1:]).flatten(1, 2), (new_highest, sums)
+
+
+class LinearState(RecurrentState):
+    """The state of ``LinearAttention``: the sum of the features of the keys times the values, and of the features.
+
+    It is a matrix ``(B, G, D, Dv + 1)`` in ``dtype``, and a step takes the same time and memory after any number of
+    tokens. A prompt is read token by token.
+
+    Source: Katharopoulos et al. 2020, section 3.4.
+    """
+
+    def __init__(
+        self,
+        mechanism: LinearAttention,
+        batch_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        value_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        state = torch.zeros(batch_size, num_kv_heads, head_dim, value_dim + 1, dtype=dtype, device=device)
+        super().__init__(mechanism, (state,))
+
+    def _step(self, state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        values = functional.pad(v, (0, 1), value=1.0)  # with a 1, whose sum is that of the weights
+        read, after = linear_attention_step(features(q), features(k), values, *state, scale=1.0)
+        return read[..., :-1] / read[..., -1:], (after,)
