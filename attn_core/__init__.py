@@ -28,6 +28,7 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 
 from attn_core.cache import KVCache
 from attn_core.capture import capture_attention
+from attn_core.delta_net import GatedDeltaNet
 from attn_core.device import default_device
 from attn_core.latent import LatentAttention
 from attn_core.longformer import LongformerAttention
@@ -49,6 +50,7 @@ __all__ = [
     "AdditiveAttention",
     "Dense",
     "FlashAttention",
+    "GatedDeltaNet",
     "KVCache",
     "LSHAttention",
     "LatentAttention",

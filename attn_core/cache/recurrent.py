@@ -33,7 +33,7 @@ class RecurrentState(Cache):
         tokens count, where ``lengths (B,)`` are given.
         """
         tokens = k.shape[2]
-        counts = self._grown(tokens, lengths)
+        self._grown(tokens, lengths)  # for its errors
         state, out = self.state, q.new_zeros(*q.shape[:3], v.shape[3])
         counted = None if lengths is None else masks.length_mask(lengths, tokens).to(k.device)
         with without_autocast(q):
@@ -44,9 +44,14 @@ class RecurrentState(Cache):
                     pairs = zip(after, state, strict=True)
                     after = tuple(new.where(row.view(-1, *[1] * (new.dim() - 1)), old) for new, old in pairs)
                 state = after
+        self.advance(state, tokens, lengths)
+        return out
+
+    def advance(self, state: tuple[Tensor, ...], tokens: int, lengths: Tensor | None = None) -> None:
+        """Put in the state after each row's next ``tokens``, or after the first ``lengths (B,)`` of them."""
+        counts = self._grown(tokens, lengths)
         self._before, self.state = (self.lengths, self.state), state
         self._grow(counts, tokens if lengths is None else lengths)
-        return out
 
     def truncate(self, lengths: Tensor) -> None:
         """Take back the last call, where these are the ``lengths (B,)`` before it.
