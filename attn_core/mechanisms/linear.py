@@ -122,8 +122,8 @@ def linear_attention(
         written, erased = v, None
         if beta is not None:
             rate = functional.pad(beta.to(dtype), (0, fill)).unflatten(2, (chunks, -1))[..., None]
-            # What a token writes depends on what the earlier ones of its chunk wrote: a triangular system, of whose matrix
-            # only the part below the diagonal is read.
+            # What a token writes depends on what the earlier ones of its chunk wrote: a triangular system, whose matrix
+            # is read below its diagonal alone.
             earlier = rate * _products(k, k, grown)
             right = torch.cat((rate * v, rate * k * grown.exp()), -1)
             solved = torch.linalg.solve_triangular(earlier, right, upper=False, unitriangular=True)
