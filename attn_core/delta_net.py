@@ -90,19 +90,20 @@ class GatedDeltaNet(nn.Module):
         q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
         q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
         dtype = accum_dtype(x)
-        decay = -self.log_speed.to(dtype).exp() * functional.softplus(self.step(x).to(dtype))
-        rate = torch.sigmoid(self.rate(x).to(dtype))
+        step, rate = (layer(x).mT.to(dtype) for layer in (self.step, self.rate))  # (B, H, T)
+        decay, rate = self.log_speed.to(dtype).exp()[:, None] * functional.logsigmoid(-step), torch.sigmoid(rate)
         recent = inputs[..., tokens:]
         if lengths is not None:  # padding neither decays the state nor writes into it
-            counted = masks.length_mask(lengths, tokens).to(x.device)[..., None]
+            counted = masks.length_mask(lengths, tokens).to(x.device)[:, None]
             decay, rate = decay.where(counted, 0.0), rate.where(counted, 0.0)
             last = lengths.to(x.device)[:, None] + torch.arange(self.conv_size - 1, device=x.device)
             recent = inputs.gather(-1, last[:, None].expand(-1, inputs.shape[1], -1))
-        out, state = linear_attention(q, k, v, log_decay=decay.mT, beta=rate.mT, state=state)
+        out, state = linear_attention(q, k, v, log_decay=decay, beta=rate, state=state)
         if cache is not None:
             cache.advance((state, recent.to(dtype)), tokens, lengths)
         gate = functional.silu(self._heads(self.gate(x)))
-        return self.out((self.norm(out) * gate).transpose(1, 2).flatten(2))
+        out = self.norm(out.to(self.norm.weight.dtype))  # under autocast, too
+        return self.out((out * gate).transpose(1, 2).flatten(2))
 
     def new_cache(self, batch_size: int, capacity: int) -> RecurrentState:
         """An empty state for this layer; it takes the same room for any number of tokens, so ``capacity`` is not used.
