@@ -28,12 +28,14 @@ A *mechanism* is a callable ``(q, k, v, *, mask=None, bias=None, causal=False, s
 
 from attn_core.cache import KVCache
 from attn_core.capture import capture_attention
+from attn_core.delta_net import GatedDeltaNet
 from attn_core.device import default_device
 from attn_core.latent import LatentAttention
 from attn_core.longformer import LongformerAttention
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
 from attn_core.mechanisms.flash import FlashAttention, flash_attention
+from attn_core.mechanisms.linear import LinearAttention, linear_attention
 from attn_core.mechanisms.linformer import Linformer
 from attn_core.mechanisms.lsh import LSHAttention
 from attn_core.mechanisms.online import OnlineSoftmax
@@ -48,9 +50,11 @@ __all__ = [
     "AdditiveAttention",
     "Dense",
     "FlashAttention",
+    "GatedDeltaNet",
     "KVCache",
     "LSHAttention",
     "LatentAttention",
+    "LinearAttention",
     "Linformer",
     "LongformerAttention",
     "MultiHeadAttention",
@@ -64,4 +68,5 @@ __all__ = [
     "capture_attention",
     "default_device",
     "flash_attention",
+    "linear_attention",
 ]

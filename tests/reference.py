@@ -137,6 +137,38 @@ def performer(projection, q, k, v, *, mask=None, causal=False, scale=None) -> Te
     return torch.where(total == 0, 0.0, weights @ v / total)
 
 
+def by_features(features, q, k, v, *, mask=None, causal=False) -> Tensor:
+    """Each weight a product of features, divided by the sum of its row."""
+    k, v = (grouped(x.detach().double(), q.shape[1]) for x in (k, v))
+    queries, keys = q.shape[2], k.shape[2]
+    weights = features(q.detach().double()) @ features(k).mT
+    visible = torch.ones(1, keys, dtype=torch.bool) if mask is None else mask
+    if causal:
+        visible = visible & (torch.arange(keys) <= torch.arange(queries)[:, None] + keys - queries)
+    weights = torch.where(visible, weights, 0.0)
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total == 0, 0.0, weights @ v / total)
+
+
+def linear_states(k, v, *, log_decay=None, beta=None, state=None) -> list[Tensor]:
+    """The states (B, G, D, Dv) after each token, each from a matrix that acts on the last one: in float64."""
+    size = k.shape[3]
+    now, one = (
+        (torch.zeros(*k.shape[:2], size, v.shape[3]) if state is None else state).double(),
+        torch.eye(size).double(),
+    )
+    found = []
+    for t in range(k.shape[2]):
+        key, value = k[:, :, t, :, None].double(), v[:, :, t, None, :].double()
+        rate = torch.ones(()) if beta is None else beta[:, :, t, None, None].double()
+        decay = torch.zeros(1, 1) if log_decay is None else log_decay[:, :, t].double()
+        decay = decay.reshape(*decay.shape[:2], -1).exp()[..., None]
+        erase = one if beta is None else one - rate * key * key.mT
+        now = erase @ (decay * now) + rate * key * value
+        found.append(now)
+    return found
+
+
 def lsh_pairs(mechanism, q, *, causal, hidden=None) -> Tensor:
     """Which pairs (B, H, T, T) some round lets meet: loops over lists, bucket by bucket, as its docstring says.
 

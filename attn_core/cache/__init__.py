@@ -5,7 +5,7 @@ from attn_core.cache.contiguous import KVCache
 from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import BlockPool, PagedKVCache, as_tensors, gathered_attention, paged_attention
 from attn_core.cache.protocol import Cache, KeyValueCache, rollback_on_error
-from attn_core.cache.recurrent import PerformerState, RecurrentState
+from attn_core.cache.recurrent import LinearState, PerformerState, RecurrentState
 
 __all__ = [
     "BlockPool",
@@ -13,6 +13,7 @@ __all__ = [
     "Cache",
     "KVCache",
     "KeyValueCache",
+    "LinearState",
     "OutOfBlocks",
     "PackedKVCache",
     "PagedKVCache",

@@ -9,6 +9,7 @@ from torch.nn import functional
 from attn_core import masks
 from attn_core.cache.protocol import Cache
 from attn_core.contract import accum_dtype, without_autocast
+from attn_core.mechanisms.linear import LinearAttention, features, linear_attention_step
 from attn_core.mechanisms.performer import Performer
 
 
@@ -32,7 +33,7 @@ class RecurrentState(Cache):
         tokens count, where ``lengths (B,)`` are given.
         """
         tokens = k.shape[2]
-        counts = self._grown(tokens, lengths)
+        self._grown(tokens, lengths)  # for its errors
         state, out = self.state, q.new_zeros(*q.shape[:3], v.shape[3])
         counted = None if lengths is None else masks.length_mask(lengths, tokens).to(k.device)
         with without_autocast(q):
@@ -43,9 +44,14 @@ class RecurrentState(Cache):
                     pairs = zip(after, state, strict=True)
                     after = tuple(new.where(row.view(-1, *[1] * (new.dim() - 1)), old) for new, old in pairs)
                 state = after
+        self.advance(state, tokens, lengths)
+        return out
+
+    def advance(self, state: tuple[Tensor, ...], tokens: int, lengths: Tensor | None = None) -> None:
+        """Put in the state after each row's next ``tokens``, or after the first ``lengths (B,)`` of them."""
+        counts = self._grown(tokens, lengths)
         self._before, self.state = (self.lengths, self.state), state
         self._grow(counts, tokens if lengths is None else lengths)
-        return out
 
     def truncate(self, lengths: Tensor) -> None:
         """Take back the last call, where these are the ``lengths (B,)`` before it.
@@ -100,3 +106,32 @@ class PerformerState(RecurrentState):
         by_query = by_query + new_highest[:, :, None]
         read = (by_query - by_query.amax(-1, keepdim=True)).exp() @ sums
         return (read[..., :-1] / read[..., -1:]).flatten(1, 2), (new_highest, sums)
+
+
+class LinearState(RecurrentState):
+    """The state of ``LinearAttention``: the sum of the features of the keys times the values, and of the features.
+
+    It is a matrix ``(B, G, D, Dv + 1)`` in ``dtype``, and a step takes the same time and memory after any number of
+    tokens. A prompt is read token by token.
+
+    Source: Katharopoulos et al. 2020, section 3.4.
+    """
+
+    def __init__(
+        self,
+        mechanism: LinearAttention,
+        batch_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        value_dim: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> None:
+        state = torch.zeros(batch_size, num_kv_heads, head_dim, value_dim + 1, dtype=dtype, device=device)
+        super().__init__(mechanism, (state,))
+
+    def _step(self, state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        values = functional.pad(v, (0, 1), value=1.0)  # with a 1, whose sum is that of the weights
+        read, after = linear_attention_step(features(q), features(k), values, *state, scale=1.0)
+        return read[..., :-1] / read[..., -1:], (after,)

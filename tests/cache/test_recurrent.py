@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attn_core import Performer
-from attn_core.cache import PerformerState, RecurrentState, rollback_on_error
+from attn_core import LinearAttention, Performer
+from attn_core.cache import LinearState, PerformerState, RecurrentState, rollback_on_error
 
 
 def inputs(scale=1.0, dtype=torch.float32):
@@ -29,6 +29,15 @@ def test_token_by_token_a_performer_gives_what_its_causal_call_does(sizes, scale
         outputs = [state.attend(*piece) for piece in pieces((q, k, v), *sizes)]
     torch.testing.assert_close(torch.cat(outputs, 2), whole, atol=1e-4 if scale > 1 else 1e-5, rtol=0)
     assert state.longest == 9 and state.uniform and state.state[1].shape == (2, 2, 32, 6)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [4, 1, 3, 1]])
+def test_token_by_token_linear_attention_gives_what_its_causal_call_does(sizes):
+    mechanism, tensors = LinearAttention(), inputs()
+    state = LinearState(mechanism, 2, 2, 8, value_dim=5)
+    outputs = [state.attend(*piece) for piece in pieces(tensors, *sizes)]
+    torch.testing.assert_close(torch.cat(outputs, 2), mechanism(*tensors, causal=True))
+    assert state.longest == 9 and state.state[0].shape == (2, 2, 8, 6)
 
 
 def test_half_precision_is_summed_in_float32():

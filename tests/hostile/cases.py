@@ -91,7 +91,7 @@ def _(folder):
 @odd("every mechanism: a sequence of one token")
 def _(folder):
     for name, found in every_mechanism(q=numbers(1, 4, 1, 8), k=numbers(1, 2, 1, 8), v=numbers(1, 2, 1, 6)):
-        if not name.startswith("Linformer"):  # a slot scales it
+        if not name.startswith(("Linformer", "SinkAttention")):  # a slot scales it, a sink takes a part of the weight
             heads = found.shape[1]
             assert near(found, numbers(1, 2, 1, 6).repeat_interleave(heads // 2, 1)), name
 

@@ -16,6 +16,7 @@ from attn_core import (
     AdditiveAttention,
     Dense,
     FlashAttention,
+    LinearAttention,
     Linformer,
     LSHAttention,
     Performer,
@@ -25,6 +26,7 @@ from attn_core import (
     attention_with_weights,
     flash_attention,
 )
+from attn_core.mechanisms import linear
 from tests import reference
 from tests.properties.draws import Call, calls
 
@@ -98,6 +100,10 @@ def over_mixtures(mechanism: Linformer, call: Call) -> Tensor:
 
 def by_features(mechanism: Performer, call: Call) -> Tensor:
     return reference.performer(mechanism.projection, *call.tensors, **call.options)
+
+
+def by_positive_features(_: Any, call: Call) -> Tensor:
+    return reference.by_features(linear.features, *call.tensors, **call.options)
 
 
 def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
@@ -174,6 +180,9 @@ MECHANISMS: dict[str, Mechanism] = {
         slack=3,
         has_weights=False,
         heads_apart=False,  # they have matrices of their own
+    ),
+    "LinearAttention": Mechanism(
+        lambda call: LinearAttention(), by_positive_features, PER_KEY | {"scale": False}, slack=3
     ),
     "Performer": Mechanism(
         lambda call: learned(Performer(call.q.shape[3], 16), call),

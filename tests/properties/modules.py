@@ -15,6 +15,7 @@ from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import (
     Dense,
     FlashAttention,
+    GatedDeltaNet,
     LatentAttention,
     LongformerAttention,
     MultiHeadAttention,
@@ -253,6 +254,10 @@ MODULES: dict[str, Module] = {
     "MultiHeadAttention, normed and gated": Module(
         lambda: MultiHeadAttention(DIM, HEADS, query_key_norm=nn.LayerNorm, gate=True),
         lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
+    ),
+    "GatedDeltaNet": Module(
+        lambda: GatedDeltaNet(DIM, HEADS, conv_size=3),
+        lambda m, x: m(x.sequence(), causal=True),
     ),
     "LatentAttention, masked": Module(
         lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, bias=True),

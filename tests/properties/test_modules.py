@@ -265,7 +265,7 @@ def test_later_words_never_move_earlier_outputs(name):
 # What a reader would compile: every mechanism, what stands around it, and whole models.
 COMPILED = [
     *MECHANISMS,
-    *("MultiHeadAttention, causal", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
+    *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
     *("LongformerAttention", "ContextAttention"),
     *("Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
 ]

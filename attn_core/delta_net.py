@@ -1,0 +1,125 @@
+"""Gated DeltaNet: a layer that stands in the place of self-attention and remembers in a matrix of fixed size."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attn_core import masks
+from attn_core.cache import Cache, RecurrentState
+from attn_core.contract import accum_dtype, check_integer, check_vectors, kind, settings
+from attn_core.mechanisms.linear import linear_attention
+
+
+class GatedDeltaNet(nn.Module):
+    """The gated delta rule as a layer: causal, without positions, and with a state in the place of a cache.
+
+    Queries, keys and values come from a projection, a short convolution over each channel's last ``conv_size`` tokens,
+    and SiLU; queries and keys have length 1. Each head decays its state by a factor that depends on the token, writes
+    by the delta rule with a rate between 0 and 1, and its output passes a norm and a gate. ``head_dim`` is
+    ``model_dim / num_heads`` by default. In ``TransformerConfig(attention=…)`` it may take turns with full attention.
+
+    Raises:
+        ValueError: if a size is below 1, or ``num_heads`` does not divide ``model_dim`` where ``head_dim`` is left out.
+
+    Source: Yang et al. 2025, section 3.4; how the decays start, Dao and Gu 2024. The other weights start after Glorot
+    and Bengio 2010.
+    """
+
+    def __init__(
+        self, model_dim: int, num_heads: int, *, head_dim: int | None = None, conv_size: int = 4, bias: bool = False
+    ) -> None:
+        super().__init__()
+        for name, size in {"model_dim": model_dim, "num_heads": num_heads, "conv_size": conv_size}.items():
+            check_integer(name, size)
+        if head_dim is None:
+            if model_dim % num_heads:
+                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
+            head_dim = model_dim // num_heads
+        check_integer("head_dim", head_dim)
+        self.model_dim, self.num_heads, self.head_dim, self.conv_size = model_dim, num_heads, head_dim, conv_size
+        inner = num_heads * head_dim
+        self.query_key_value = nn.Linear(model_dim, 3 * inner, bias=bias)
+        self.conv = nn.Conv1d(3 * inner, 3 * inner, conv_size, groups=3 * inner, bias=False)
+        self.step, self.rate = nn.Linear(model_dim, num_heads), nn.Linear(model_dim, num_heads)
+        self.gate = nn.Linear(model_dim, inner, bias=bias)
+        self.norm = nn.RMSNorm(head_dim, eps=1e-6)
+        self.out = nn.Linear(inner, model_dim, bias=bias)
+        for layer in (self.query_key_value, self.step, self.rate, self.gate, self.out):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        # A token decays the state by exp(−speed · softplus(step)): at first by a factor from exp(−1.6) to exp(−.001).
+        self.log_speed = nn.Parameter(torch.empty(num_heads).uniform_(1.0, 16.0).log())
+        steps = torch.empty(num_heads).uniform_(math.log(0.001), math.log(0.1)).exp()
+        with torch.no_grad():
+            self.step.bias.copy_(steps.expm1().log())  # which softplus takes back
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        cache: Cache | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """From each token of ``x (B, T, model_dim)``, what it reads of those up to it; returns the same shape.
+
+        ``cache`` and ``lengths`` are those of ``MultiHeadAttention.forward``; the cache is one that ``new_cache`` made.
+        However a sequence is cut into calls, the outputs are the same.
+
+        Raises:
+            ValueError: if ``x`` has another size or kind, ``causal`` is not True, a ``mask`` is given (padding comes
+                last, or in ``lengths``), the cache is another layer's, or ``lengths`` come without a cache.
+        """
+        check_vectors("x", x, self.model_dim, self.out.weight)
+        if not causal:
+            raise ValueError("causal: expected True, since a state holds the tokens before, got False")
+        if mask is not None:
+            raise ValueError(f"mask: expected None, since nothing in a state can be hidden, got {kind(mask)}")
+        if cache is None and lengths is not None:
+            raise ValueError("lengths: expected a cache with them; without one, padding after a text changes nothing")
+        if cache is not None and not (isinstance(cache, RecurrentState) and cache.mechanism is self):
+            raise ValueError(f"cache: expected one that this layer's new_cache made, got {kind(cache)}")
+        tokens = x.shape[1]
+        state, recent = self._empty(len(x), x) if cache is None else cache.state
+        inputs = self.query_key_value(x).mT
+        inputs = torch.cat([recent.to(inputs.dtype), inputs], -1)  # (B, channels, conv_size - 1 + T)
+        q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
+        q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        dtype = accum_dtype(x)
+        step, rate = (layer(x).mT.to(dtype) for layer in (self.step, self.rate))  # (B, H, T)
+        decay, rate = self.log_speed.to(dtype).exp()[:, None] * functional.logsigmoid(-step), torch.sigmoid(rate)
+        recent = inputs[..., tokens:]
+        if lengths is not None:  # padding neither decays the state nor writes into it
+            counted = masks.length_mask(lengths, tokens).to(x.device)[:, None]
+            decay, rate = decay.where(counted, 0.0), rate.where(counted, 0.0)
+            last = lengths.to(x.device)[:, None] + torch.arange(self.conv_size - 1, device=x.device)
+            recent = inputs.gather(-1, last[:, None].expand(-1, inputs.shape[1], -1))
+        out, state = linear_attention(q, k, v, log_decay=decay, beta=rate, state=state)
+        if cache is not None:
+            cache.advance((state, recent.to(dtype)), tokens, lengths)
+        gate = functional.silu(self._heads(self.gate(x)))
+        out = self.norm(out.to(self.norm.weight.dtype))  # under autocast, too
+        return self.out((out * gate).transpose(1, 2).flatten(2))
+
+    def new_cache(self, batch_size: int, capacity: int) -> RecurrentState:
+        """An empty state for this layer; it takes the same room for any number of tokens, so ``capacity`` is not used.
+
+        It holds the heads' matrices ``(B, H, D, D)`` and the ``conv_size - 1`` last inputs of the convolution.
+        """
+        return RecurrentState(self, self._empty(batch_size, self.out.weight))
+
+    extra_repr = settings
+
+    def _empty(self, batch_size: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """No past, in the accumulation dtype."""
+        dtype = accum_dtype(like)
+        state = like.new_zeros(batch_size, self.num_heads, self.head_dim, self.head_dim, dtype=dtype)
+        return state, like.new_zeros(batch_size, self.conv.in_channels, self.conv_size - 1, dtype=dtype)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """``(B, T, n · D)`` to ``(B, n, T, D)``."""
+        return x.unflatten(2, (-1, self.head_dim)).transpose(1, 2)

@@ -1,0 +1,266 @@
+"""Linear attention: keys and values are written into a matrix of fixed size, which the queries read.
+
+Without a softmax, the sum over keys of (q·k) v is q times a matrix S, the sum of the products k vᵀ. S is a state that
+each token updates, so a step takes the same time after any number of tokens. What the update does to the old state
+tells the family apart: nothing (linear attention), a decay, or the delta rule, which first erases what S holds at k.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attn_core.contract import Call, Mechanism, accum_dtype, check_key_mask, contract, kind, without_autocast
+
+CHUNK, CHANNEL_CHUNK = 64, 16
+"""Tokens in a chunk, at most; in one where each channel decays by itself, which needs a tensor (chunk, chunk, D)."""
+
+
+def linear_attention_plain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
+    state: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What ``linear_attention`` computes, token by token."""
+    outs = []
+    state = k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state
+    for t in range(k.shape[2]):
+        one = (None if x is None else x[:, :, t] for x in (log_decay, beta))
+        out, state = linear_attention_step(q[:, :, t], k[:, :, t], v[:, :, t], state, *one, scale=scale)
+        outs.append(out)
+    return torch.stack(outs, 2), state
+
+
+def linear_attention_step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: Tensor,
+    log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """One token: what its queries read from the state, once its key and value are written into it.
+
+    Shapes: ``q (B, H, D)``, ``k (B, G, D)``, ``v (B, G, Dv)``, ``state (B, G, D, Dv)``; ``log_decay (B, G)`` or
+    ``(B, G, D)``, ``beta (B, G)``. Returns the output ``(B, H, Dv)`` and the new state.
+    """
+    if log_decay is not None:
+        state = state * (log_decay if log_decay.dim() == 3 else log_decay[..., None]).exp()[..., None]
+    if beta is not None:  # the delta rule writes what the state lacks of the value
+        v = beta[..., None] * (v - (k[..., None, :] @ state)[..., 0, :])
+    state = state + k[..., :, None] * v[..., None, :]
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return (q.unflatten(1, (k.shape[1], -1)) @ state).flatten(1, 2) * scale, state
+
+
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
+    state: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Causal attention without a softmax, in chunks: the output ``(B, H, T, Dv)`` and the state after the last token.
+
+    Each token decays the state ``S (B, G, D, Dv)``, writes its key and value into it, and reads it with its queries:
+
+        S ← exp(log_decay) S,    S ← S + k uᵀ,    out = scale · Sᵀ q,
+
+    where ``u`` is the value ``v``, or with ``beta`` the delta rule's ``beta · (v − Sᵀ k)``. So with neither it is
+    linear attention; with a decay for each head RetNet's; with one for each head and token the state-space dual of
+    Mamba-2; with one for each entry of the key as well gated linear attention; with ``beta`` the delta rule; with
+    ``beta`` and a decay gated DeltaNet, or Kimi delta attention where each entry of the key has its own.
+
+    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay``, at most 0,
+    ``(B, G, T)`` or ``(B, G, T, D)``; ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length 1; ``state``, zeros
+    by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state comes back in that dtype.
+
+    Without ``beta``, and with one decay for all entries of a key, the states of all chunks come from one product with a
+    matrix of chunks by chunks, so as many operators are launched for any T. Otherwise the chunks go in turn.
+
+    Raises:
+        ValueError: if an argument has another shape, dtype or device.
+
+    Source: Katharopoulos et al. 2020, section 3.4; Sun et al. 2023 (RetNet), eq. 6; Yang et al. 2024 (GLA), section 4;
+    Dao and Gu 2024, section 6; Schlag et al. 2021 (delta rule), eq. 24; Yang et al. 2024 (DeltaNet), section 3.2, and
+    2025 (gated DeltaNet), section 3.3; Kimi Team 2025, section 3.
+    """
+    scale = _checked(q, k, v, log_decay, beta, state, scale)
+    tokens, size = k.shape[2:]
+    each = log_decay is not None and log_decay.dim() == 4  # each entry of the key has its own decay
+    kept, dtype = q.dtype, accum_dtype(q)
+    if state is None:
+        state = k.new_zeros(*k.shape[:2], size, v.shape[3])
+    if tokens == 0:
+        state = state.to(dtype)
+        return (q.to(dtype).unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2).to(kept), state
+    with without_autocast(q):
+        if log_decay is None:
+            log_decay = k.new_zeros(k.shape[:3])
+        # Chunks as long as each other. Tokens that fill up the last have no key and no decay: the state stays as it is.
+        chunks = -(-tokens // (CHANNEL_CHUNK if each else CHUNK))
+        fill = -tokens % chunks
+        q, k, v, decay = (
+            functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1))
+            for x in (q, k, v, log_decay if each else log_decay[..., None])
+        )
+        q = q.unflatten(1, (k.shape[1], -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
+        grown = decay.cumsum(3)  # from the chunk's beginning up to and with each token
+        total = grown[..., -1, :]  # (B, G, C, D or 1)
+        until_end = (k * (total[..., None, :] - grown).exp()).mT
+        written, erased = v, None
+        if beta is not None:
+            rate = functional.pad(beta.to(dtype), (0, fill)).unflatten(2, (chunks, -1))[..., None]
+            # What a token writes depends on what the earlier ones of its chunk wrote: a triangular system, whose matrix
+            # is read below its diagonal alone.
+            earlier = rate * _products(k, k, grown)
+            right = torch.cat((rate * v, rate * k * grown.exp()), -1)
+            solved = torch.linalg.solve_triangular(earlier, right, upper=False, unitriangular=True)
+            written, erased = solved.split((v.shape[-1], size), -1)
+        if each or erased is not None:
+            before, written, last = _in_turn(total, until_end, written, erased, state.to(dtype))
+        else:
+            before, last = _all_at_once(total[..., 0], until_end @ v, state.to(dtype))
+        own = _products(q, k[:, :, None], grown[:, :, None]).tril() @ written[:, :, None]
+        out = (q * grown.exp()[:, :, None]) @ before[:, :, None] + own
+    return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), last
+
+
+class LinearAttention(Mechanism):
+    """Attention whose weights are products of features instead of exponentials, in time linear in the length.
+
+    The weight of a key is φ(q)·φ(k), divided by the sum of all, with φ(x) = elu(x) + 1, which is positive. A mask hides
+    the same keys from all heads and queries: ``masks.padding(lengths, size)``.
+
+    Raises:
+        ValueError: in use, if an argument breaks the contract, the mask differs between queries or heads, or a ``bias``
+            or a ``scale`` is given: there are no scores to add one to, and a factor cancels.
+
+    Source: Katharopoulos et al. 2020, eqs. 5 to 7.
+    """
+
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The output, and the weights ``(B, H, T, S)``, step by step."""
+        self._check(call)
+        with without_autocast(call.q):
+            q, k, v = call.repeat_kv()
+            weights = features(q) @ features(k).mT
+            if call.visible is not None:
+                weights = weights.masked_fill(~call.visible, 0.0)
+            weights = _shares(weights, weights.sum(-1, keepdim=True))
+            out = weights @ v
+        return out.to(call.q.dtype), weights.to(call.q.dtype)
+
+    def attend(self, call: Call) -> Tensor:
+        """The output alone: the same to rounding, in time and memory linear in T and S."""
+        self._check(call)
+        q, k, v, mask, _, causal, _ = call
+        with without_autocast(q):
+            q, k, v = (x.to(accum_dtype(call.q)) for x in (q, k, v))
+            q, k = features(q), features(k)
+            if mask is not None:
+                k = k.masked_fill(~mask.expand(len(k), 1, 1, k.shape[2]).mT, 0.0)
+            v = functional.pad(v, (0, 1), value=1.0)  # the ones sum the weights
+            unseen = max(k.shape[2] - q.shape[2], 0) if causal else k.shape[2]  # that all queries see
+            state = k[:, :, :unseen].mT @ v[:, :, :unseen]
+            if causal:
+                empty = max(q.shape[2] - k.shape[2], 0)  # queries before the first key
+                k, v = (functional.pad(x[:, :, unseen:], (0, 0, empty, 0)) for x in (k, v))
+                read = linear_attention(q, k, v, state=state, scale=1.0)[0]
+            else:
+                read = (q.unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2)
+            out = _shares(read[..., :-1], read[..., -1:])
+        return out.to(call.q.dtype)
+
+    def _check(self, call: Call) -> None:
+        if call.bias is not None:
+            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
+        if call.scale != 1 / math.sqrt(call.q.shape[3]):
+            raise ValueError(f"scale: expected None, since a factor of all weights cancels, got {call.scale}")
+        check_key_mask(call.mask)
+
+
+def features(x: Tensor) -> Tensor:
+    """Positive features of the same shape: elu(x) + 1, without the rounding of a small number beside 1.
+
+    Source: Katharopoulos et al. 2020, eq. 7.
+    """
+    return torch.where(x > 0, x + 1, x.clamp(max=0.0).exp())
+
+
+def _shares(x: Tensor, total: Tensor) -> Tensor:
+    """``x`` divided by ``total``, and zeros where that is zero: neither depends on the values then."""
+    empty = total == 0
+    return (x / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+
+
+def _products(a: Tensor, k: Tensor, grown: Tensor) -> Tensor:
+    """``a (…, n, D)`` times the keys ``k (…, n, D)`` of the same chunk, decayed from the key on: ``(…, n, n)``.
+
+    It holds on and below the diagonal, where no exponent is above 0. Above it, where one could overflow, it is 0.
+    """
+    if grown.shape[-1] == 1:
+        return (a @ k.mT) * (grown - grown.mT).clamp(max=0.0).exp()
+    between = (grown[..., :, None, :] - grown[..., None, :, :]).clamp(max=0.0).exp()
+    return (a[..., :, None, :] * k[..., None, :, :] * between).sum(-1)
+
+
+def _all_at_once(total: Tensor, sums: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    """The states before each chunk ``(B, G, C, D, Dv)`` and after the last, from the sum that each chunk adds."""
+    sums = torch.cat((state[:, :, None], sums), 2)
+    grown = functional.pad(total.cumsum(2), (1, 0))
+    kept = (grown[..., :, None] - grown[..., None, :]).clamp(max=0.0).exp().tril()  # of sum j in state i
+    before, last = ((part @ sums.flatten(3)).unflatten(3, sums.shape[3:]) for part in kept.tensor_split([-1], dim=2))
+    return before, last[:, :, 0]
+
+
+def _in_turn(
+    total: Tensor, until_end: Tensor, own: Tensor, erased: Tensor | None, state: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The states before each chunk, what each token writes, and the state after the last chunk, chunk by chunk."""
+    before, written = [], []
+    for c in range(own.shape[2]):
+        before.append(state)
+        written.append(own[:, :, c] if erased is None else own[:, :, c] - erased[:, :, c] @ state)
+        state = state * total[:, :, c, :, None].exp() + until_end[:, :, c] @ written[-1]
+    return torch.stack(before, 2), torch.stack(written, 2), state
+
+
+def _checked(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_decay: Tensor | None,
+    beta: Tensor | None,
+    state: Tensor | None,
+    scale: float | None,
+) -> float:
+    """The scale; the arguments are those of ``linear_attention``."""
+    call = contract(q, k, v, scale=scale)
+    batch, groups, tokens, size = k.shape
+    if q.shape[2] != tokens:
+        raise ValueError(f"q: expected {tokens} tokens, as k has, got {kind(q)}")
+    expected = {
+        "log_decay": (log_decay, ((batch, groups, tokens), (batch, groups, tokens, size))),
+        "beta": (beta, ((batch, groups, tokens),)),
+        "state": (state, ((batch, groups, size, v.shape[3]),)),
+    }
+    for name, (x, shapes) in expected.items():
+        if x is None:
+            continue
+        if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.shape not in shapes:
+            raise ValueError(f"{name}: expected a floating tensor {' or '.join(map(str, shapes))}, got {kind(x)}")
+        if x.device != q.device:
+            raise ValueError(f"{name}: expected device {q.device}, as q's, got {x.device}")
+    return call.scale
