@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core import masks
-from attn_core.cache import Cache, KeyValueCache, KVCache, RecurrentState, rollback_on_error
+from attn_core.cache import Cache, KeyValueCache, KVCache, PackedKVCache, RecurrentState, rollback_on_error
 from attn_core.capture import is_captured, record
 from attn_core.contract import (
     check_bias,
@@ -19,7 +19,7 @@ from attn_core.contract import (
     kind,
     settings,
 )
-from attn_core.mechanisms.dense import Dense
+from attn_core.mechanisms.dense import Dense, is_plain_softmax
 from attn_core.positions import RelativePositions
 
 
@@ -249,6 +249,12 @@ class MultiHeadAttention(nn.Module):
             if mask is not None or bias is not None:
                 raise ValueError("cache: expected keys and values beside a mask or a bias, got a recurrent state")
             return self._merge(cache.attend(q, k, v, lengths), queries)
+        if isinstance(cache, PackedKVCache):
+            q, bias = self._project_q(queries, k, before, bias, shared)
+            if not is_plain_softmax(self.mechanism) or mask is not None or bias is not None or lengths is not None:
+                expected = "Dense() without a soft cap, a mask or a bias beside rows of single tokens"
+                raise ValueError(f"cache: expected {expected}, got {type(self.mechanism).__name__}")
+            return self._merge(cache.attend(q, k, v), queries)
         k, v = cast(KeyValueCache, cache).append(k, v, lengths)
         q, bias = self._project_q(queries, k, before, bias, shared)
         if shared is not None and getattr(self.mechanism, "shared_only", False):

@@ -2,6 +2,7 @@
 
 from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement
 from attn_core.cache.contiguous import KVCache
+from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import BlockPool, PagedKVCache, as_tensors, gathered_attention, paged_attention
 from attn_core.cache.protocol import Cache, KeyValueCache, rollback_on_error
 from attn_core.cache.recurrent import LinearState, PerformerState, RecurrentState
@@ -14,6 +15,7 @@ __all__ = [
     "KeyValueCache",
     "LinearState",
     "OutOfBlocks",
+    "PackedKVCache",
     "PagedKVCache",
     "PerformerState",
     "Placement",

@@ -65,7 +65,7 @@ class BlockTables:
     @property
     def used_blocks(self) -> int:
         """How many blocks belong to at least one sequence."""
-        return self.num_blocks - len(self._free)
+        return self.num_blocks - self.free_blocks
 
     @property
     def reserved_slots(self) -> int:
@@ -141,9 +141,9 @@ class BlockTables:
             OutOfBlocks: if there are too few free blocks. Nothing has changed then.
         """
         needed = self.blocks_needed(growth)
-        if needed > len(self._free):
+        if needed > self.free_blocks:
             raise OutOfBlocks(
-                f"expected at most {len(self._free)} new blocks, the free ones of {self.num_blocks}, "
+                f"expected at most {self.free_blocks} new blocks, the free ones of {self.num_blocks}, "
                 f"got a need of {needed} for {sum(growth.values())} tokens"
             )
         slots: list[tuple[int, int]] = []

@@ -169,6 +169,11 @@ class Dense(Mechanism):
         return out, weights
 
 
+def is_plain_softmax(mechanism: object) -> bool:
+    """Whether ``mechanism`` is softmax attention over every key and nothing more, as ``paged_attention`` is."""
+    return mechanism.soft_cap is None if type(mechanism) is Dense else mechanism is attention
+
+
 def _fused(call: Call, dropout: float) -> Tensor:
     q, k, v, mask, bias, causal, _ = call
     queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]

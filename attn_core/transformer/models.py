@@ -192,7 +192,7 @@ class LanguageModel(_SingleStack):
             expected = f"{len(self.stack.layers)}, one for each layer, of {len(tokens)} rows"
             raise ValueError(f"caches: expected {expected}, got {len(rows)} of {rows} rows")
         ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
-        x = self._read(tokens, caches, ragged)
+        x = self.read(tokens, caches, ragged)
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
         return self.embedding.logits(last), LanguageModelState(caches)
 
@@ -200,11 +200,15 @@ class LanguageModel(_SingleStack):
     def step(self, tokens: Tensor, state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
         """Logits ``(B, V)`` after ``tokens (B,)``, and the next state; no gradient."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.caches[0].lengths))
-        x = self._read(tokens[:, None], state.caches, None)
+        x = self.read(tokens[:, None], state.caches)
         return self.embedding.logits(x)[:, 0], LanguageModelState(state.caches)
 
-    def _read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None) -> Tensor:
-        """The stack's output for the next tokens ``(B, T)``, which join the caches."""
+    @torch.no_grad()
+    def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None) -> Tensor:
+        """The last layer's vectors ``(B, T, C)`` of each row's next ``tokens (B, T)``, which join the caches.
+
+        ``embedding.logits`` makes logits of those that are wanted. With ``lengths (B,)`` the rest of a row is padding.
+        """
         for cache in caches:
             cache.reserve(tokens.shape[1])
         before = caches[0].longest if caches[0].uniform else caches[0].lengths

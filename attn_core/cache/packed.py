@@ -1,0 +1,85 @@
+"""The tokens of several sequences side by side, as many of each as there are: a batch without padding.
+
+A server's batch is ragged: one request reads 200 tokens of its prompt while others decode one token each. Here each
+*token* is a row of the batch. All layers but attention act on single tokens anyway, so it is this cache that attends.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from attn_core.cache.block_tables import BlockTables
+from attn_core.cache.paged import BlockPool, paged_attention
+from attn_core.cache.protocol import Cache
+from attn_core.contract import check_integer, shown
+
+
+class _Batch:
+    """What the layers share: each row's position and slot, and the rows of each sequence beside its block table."""
+
+    def __init__(self, tables: BlockTables, tokens: Mapping[int, range], device: torch.device) -> None:
+        size = tables.block_size
+        self.positions: list[int] = []
+        slots: list[tuple[int, int]] = []
+        # Sequences with equally many new tokens attend together: those that decode, for instance.
+        alike: dict[int, list[tuple[int, list[int], int]]] = defaultdict(list)
+        for sequence, new in tokens.items():
+            blocks = tables.table(sequence)
+            alike[len(new)].append((len(self.positions), blocks[: -(-new.stop // size)], new.stop))
+            self.positions += new
+            slots += [(blocks[i // size], i % size) for i in new]
+        self.slots = torch.tensor(slots, device=device)
+        self.groups = []
+        for count, members in alike.items():
+            first, used, lengths = zip(*members, strict=True)
+            width = max(map(len, used))
+            rows = torch.tensor(first, device=device)[:, None] + torch.arange(count, device=device)
+            table = torch.tensor([row + [0] * (width - len(row)) for row in used], device=device)
+            self.groups.append((rows, table, torch.tensor(lengths)))
+
+
+class PackedKVCache(Cache):
+    """Keys and values of one layer in blocks, for a batch in which each row is one token; ``for_layers`` makes them.
+
+    ``lengths (N,)`` holds the position of each of the N tokens. The cache is good for one call of the model, with
+    ``tokens (N, 1)``: every layer writes the tokens' keys and values to their slots and attends to those of the same
+    sequence up to the token itself.
+    """
+
+    def __init__(self, batch: _Batch, pool: BlockPool) -> None:
+        super().__init__(batch.positions, pool.keys.device)
+        self.pool, self._batch = pool, batch
+
+    @classmethod
+    def for_layers(
+        cls, tables: BlockTables, pools: Sequence[BlockPool], tokens: Mapping[int, range]
+    ) -> list["PackedKVCache"]:
+        """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence.
+
+        Raises:
+            ValueError: if there is no pool or no sequence, or these are not consecutive tokens that a sequence has.
+        """
+        if not pools or not tokens:
+            raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
+        for sequence, new in tokens.items():
+            check_integer("tokens", new.stop, at_most=tables.length(sequence))
+            if not new or new.step != 1 or new.start < 0:
+                raise ValueError(f"tokens: expected consecutive tokens of sequence {sequence}, got {new}")
+        batch = _Batch(tables, tokens, pools[0].keys.device)
+        return [cls(batch, pool) for pool in pools]
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
+
+        Shapes: ``q (N, H, 1, D)``, ``k (N, G, 1, D)``, ``v (N, G, 1, Dv)``; returns ``(N, H, 1, Dv)``. Raises
+        ``ValueError`` if they do not fit the pool.
+        """
+        self.pool.write(self._batch.slots, k.flatten(1, 2), v.flatten(1, 2))
+        out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
+        for rows, table, lengths in self._batch.groups:
+            queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
+            attended = paged_attention(queries, self.pool.keys, self.pool.values, table, lengths)
+            out[rows, :, 0] = attended.transpose(1, 2)
+        return out

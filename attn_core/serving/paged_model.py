@@ -1,0 +1,52 @@
+"""A language model whose keys and values lie in blocks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attn_core.cache import BlockPool, BlockTables, PackedKVCache
+from attn_core.contract import kind
+from attn_core.mechanisms.dense import is_plain_softmax
+from attn_core.multi_head import MultiHeadAttention
+from attn_core.positions import Rotary
+from attn_core.transformer import LanguageModel
+
+
+class PagedModel:
+    """A ``LanguageModel`` and a pool of blocks for each of its layers. Several models may share one ``BlockTables``.
+
+    Raises:
+        ValueError: if ``model`` is not a ``LanguageModel`` with softmax attention over every key in each layer
+            (``MultiHeadAttention``, ``Dense``), or its positions add to the scores (``ALiBi``).
+    """
+
+    def __init__(self, model: LanguageModel, tables: BlockTables) -> None:
+        if not isinstance(model, LanguageModel):
+            raise ValueError(f"model: expected a LanguageModel, got {kind(model)}")
+        self.model, self.tables = model, tables
+        self.device = next(model.parameters()).device
+        self.pools: list[BlockPool] = []
+        layers: Any = model.stack.layers
+        for attention in (layer.attention for layer in layers):
+            if not isinstance(attention, MultiHeadAttention) or not is_plain_softmax(attention.mechanism):
+                found = kind(getattr(attention, "mechanism", attention))
+                raise ValueError(f"model: expected MultiHeadAttention with Dense() in each layer, got {found}")
+            if not isinstance(attention.positions, Rotary | None):
+                raise ValueError(f"positions: expected added ones, or Rotary, got {kind(attention.positions)}")
+            keys = attention.new_cache(1, 1).keys  # of the layer's heads, dtype and device
+            sizes = (tables.num_blocks, tables.block_size, keys.shape[1], keys.shape[3])
+            self.pools.append(BlockPool(*sizes, dtype=keys.dtype, device=keys.device))
+
+    @torch.no_grad()
+    def read(self, tokens: Mapping[int, tuple[int, Sequence[int]]], rows: Sequence[int]) -> Tensor:
+        """Read tokens of each sequence, ``{sequence: (position of the first, ids)}``, which the tables have room for.
+
+        Returns the logits ``(len(rows), V)`` after these rows, of the tokens of all sequences one after the other.
+        """
+        ranges = {sequence: range(begin, begin + len(ids)) for sequence, (begin, ids) in tokens.items()}
+        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges)
+        packed = torch.tensor([token for _, ids in tokens.values() for token in ids], device=self.device)
+        vectors = self.model.read(packed[:, None], caches)[:, 0]
+        return self.model.embedding.logits(vectors[torch.tensor(rows, dtype=torch.long, device=self.device)])

@@ -1,0 +1,58 @@
+"""Small models in float64, whose logits differ by far more than rounding, and what the plain loop makes of them."""
+
+import functools
+
+import torch
+from torch import nn
+
+from attn_core.decode import generate
+from attn_core.positions import Rotary
+from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
+
+VOCAB = 13
+
+
+def small_model(seed=0, *, vocab_size=VOCAB, num_layers=2, positions=lambda: Rotary(4), dropout=0.0):
+    """Rotary positions, grouped heads, RMSNorm and SwiGLU, as the models that people serve."""
+    generator = torch.random.get_rng_state()
+    torch.manual_seed(seed)
+    config = TransformerConfig(
+        vocab_size,
+        model_dim=16,
+        num_heads=4,
+        num_kv_heads=2,
+        num_layers=num_layers,
+        feed_forward_dim=24,
+        dropout=dropout,
+        norm_first=True,
+        norm=nn.RMSNorm,
+        feed_forward=SwiGLU,
+        bias=False,
+    )
+    model = LanguageModel(config, positions=positions).double().eval()
+    torch.random.set_rng_state(generator)
+    with torch.no_grad():
+        for parameter in model.stack.parameters():  # texts that say something else at each step
+            parameter.mul_(3 if parameter.dim() > 1 else 1)
+    return model
+
+
+@functools.cache
+def shared_model(seed=0):
+    return small_model(seed)
+
+
+@functools.cache
+def plain(prompt, max_new_tokens, seed=0):
+    """The ids of the plain loop, and whether <eos> came. Two logits so close that rounding might swap them fail."""
+    model = shared_model(seed)
+    gaps = []
+
+    def likeliest(logits):
+        first, second = logits.topk(2).values.unbind(-1)
+        gaps.append(float((first - second).min()))
+        return logits.argmax(-1)
+
+    found = generate(model, [list(prompt)], max_new_tokens=max_new_tokens, pick=likeliest)[0]
+    assert min(gaps) > 1e-6
+    return found.ids, found.finished

@@ -1,0 +1,323 @@
+"""The engine against the plain loop, over random schedules, and what may go wrong beside a healthy request."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attn_core.cache import PackedKVCache
+from attn_core.decode import Sampler
+from attn_core.mechanisms.dense import Dense
+from attn_core.mechanisms.window import SlidingWindow
+from attn_core.positions import ALiBi, Learned
+from attn_core.serving import DraftModel, Engine, PromptLookup, Request
+from attn_core.transformer import LanguageModel, TransformerConfig
+from tests.serving.models import VOCAB, plain, shared_model, small_model
+
+
+def served(requests, **options):
+    engine = Engine(shared_model(), **{"num_blocks": 40, "block_size": 4, **options})
+    completions = [engine.add(request) for request in requests]
+    engine.run()
+    assert engine.tables.free_blocks == engine.tables.num_blocks
+    return completions
+
+
+def expect_plain(completion):
+    ids, stopped = plain(completion.request.prompt, completion.request.max_new_tokens)
+    assert completion.ids == ids
+    assert completion.finish_reason == ("stop" if stopped else "length")
+
+
+@st.composite
+def schedules(draw):
+    """Sizes of an engine, and of each request its prompt, its tokens to come, its arrival and when it is cancelled."""
+    block_size = draw(st.sampled_from([1, 2, 3, 4]))
+    start = draw(st.lists(st.integers(0, VOCAB - 1), min_size=2, max_size=6))  # several prompts may begin with it
+    requests = []
+    for _ in range(draw(st.integers(3, 6))):
+        own = draw(st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=4))
+        prompt = tuple(start + own if draw(st.booleans()) else own)
+        cancelled = draw(st.sampled_from([None] * 6 + [1, 4, 9]))
+        requests.append((Request(prompt, draw(st.integers(6, 14))), draw(st.integers(0, 4)), cancelled))
+    largest = max(len(request.prompt) + request.max_new_tokens - 1 for request, _, _ in requests)
+    fewest = -(-largest // block_size)
+    options = {
+        "block_size": block_size,
+        "num_blocks": fewest + draw(st.integers(0, 2)),  # the largest fits alone, several together often do not
+        "token_budget": draw(st.sampled_from([12, 6, 4, 4])),
+        "drafter": draw(st.sampled_from([None, PromptLookup(3), DraftModel(shared_model(), 2), DraftModel(OTHER, 3)])),
+        "prefix_caching": draw(st.sampled_from([True, True, False])),
+    }
+    return options, requests
+
+
+OTHER = small_model(0, num_layers=1)  # with the first one's embedding, so that it is right now and then
+preempted, chunked, reused, accepted, rejected = 0, 0, 0, 0, 0
+
+
+@given(schedules())
+@settings(max_examples=45, deadline=None, derandomize=True, database=None)
+def _random_schedules(schedule):
+    global preempted, chunked, reused, accepted, rejected
+    options, requests = schedule
+    engine = Engine(shared_model(), **options)
+    completions = {}
+    for step in range(10_000):
+        for i, (request, arrives, cancelled) in enumerate(requests):
+            if arrives == step:
+                completions[i] = engine.add(request)
+            if cancelled == step and i in completions:
+                engine.cancel(completions[i])
+        if len(completions) == len(requests) and not engine.unfinished:
+            break
+        before = {i: list(completion.ids) for i, completion in completions.items()}
+        new = engine.step()
+        for i, completion in completions.items():
+            assert completion.ids == before[i] + new.get(completion, [])
+    for i, completion in completions.items():
+        if completion.finish_reason == "cancelled":
+            assert requests[i][2] is not None
+            ids = plain(completion.request.prompt, completion.request.max_new_tokens)[0]
+            assert completion.ids == ids[: len(completion.ids)]
+        else:
+            expect_plain(completion)
+    assert engine.tables.free_blocks == options["num_blocks"] and not engine.tables.sequences
+    preempted += engine.scheduler.preemptions
+    reused += engine.scheduler.reused
+    accepted += engine.accepted
+    rejected += engine.drafted - engine.accepted
+    chunked += any(len(request.prompt) > options["token_budget"] for request, _, _ in requests)
+
+
+def test_greedy_tokens_are_those_of_the_plain_loop_under_every_schedule():
+    _random_schedules()
+    assert preempted > 8 and chunked > 3 and reused > 80, "schedules that force each of them"
+    assert accepted > 80 and rejected > 80
+
+
+def test_one_step_reads_prompts_and_decodes_within_its_budget(monkeypatch):
+    engine = Engine(shared_model(), num_blocks=40, block_size=4, token_budget=6)
+    batches = []
+    for_layers = PackedKVCache.for_layers
+
+    def counted(tables, pools, tokens):
+        batches.append([len(new) for new in tokens.values()])
+        return for_layers(tables, pools, tokens)
+
+    monkeypatch.setattr(PackedKVCache, "for_layers", counted)
+    engine.add(Request([3, 4], 9, stop_ids=()))
+    engine.step()
+    engine.add(Request([5] * 13, 2, stop_ids=()))
+    engine.run()
+    assert batches == [[2], [1, 5], [1, 5], [1, 3], [1, 1], *[[1]] * 4]
+
+
+def test_the_request_that_came_last_is_preempted_and_loses_nothing():
+    engine = Engine(shared_model(), num_blocks=6, block_size=2, token_budget=8)
+    first, second = (engine.add(Request([token, 7], 11, stop_ids=())) for token in (3, 4))
+    while not engine.scheduler.preemptions:
+        engine.step()
+    assert engine.scheduler.running == [first] and engine.scheduler.waiting == [second]
+    assert second.ids, "it keeps its tokens"
+    engine.run()
+    for completion in (first, second):
+        request = completion.request
+        alone = served([request])[0]
+        assert completion.ids == alone.ids and len(completion.ids) == 11
+
+
+GOOD = Request([3, 5, 7], 9)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Request([], 3), r"prompt: expected at least one token id, got none"),
+        (lambda: Request("text", 3), r"prompt: expected a sequence of token ids, got str"),
+        (lambda: Request([1, -1], 3), r"prompt: expected an integer of at least 0, got -1"),
+        (lambda: Request([1, 2.0], 3), r"prompt: expected an integer of at least 0, got 2\.0"),
+        (lambda: Request([1], 0), r"max_new_tokens: expected an integer of at least 1, got 0"),
+        (lambda: Request([1], 3, sampler=torch.argmax), r"sampler: expected a Sampler, or None"),
+        (lambda: Request([1], 3, seed=1), r"seed: expected a sampler to go with it, got 1"),
+        (lambda: Request([1], 3, Sampler(), seed=-1), r"seed: expected an integer from 0"),
+        (lambda: Request([1], 3, stop_ids=[None]), r"stop_ids: expected an integer of at least 0, got None"),
+        (lambda: Request([1], 3, stop_strings="end"), r"stop_strings: expected strings that are not empty, got 'end'"),
+        (lambda: Request([1], 3, stop_strings=[""]), r"stop_strings: expected strings that are not empty"),
+        (lambda: Request([1, VOCAB], 3), rf"prompt: expected token ids from 0 to {VOCAB - 1}, got {VOCAB}"),
+        (
+            lambda: Request([1] * 20, 14),
+            r"prompt: expected at most 32 tokens with those to come, got 33",
+        ),
+        (lambda: Request([1], 3, stop_strings=["a"]), r"stop_strings: expected an engine with decode"),
+        (lambda: [1, 2], r"request: expected a Request, got list"),
+    ],
+)
+def test_a_bad_request_gets_an_error_and_costs_the_others_nothing(make, message):
+    engine = Engine(shared_model(), num_blocks=8, block_size=4)
+    good = engine.add(GOOD)
+    engine.step()
+    with pytest.raises(ValueError, match=f"^{message}"):
+        engine.add(make())
+    with pytest.raises(ValueError, match=f"^{message}"):
+        engine.stream(make())
+    engine.run()
+    expect_plain(good)
+
+
+def test_a_request_that_fills_the_cache_to_the_last_slot_is_served():
+    expect_plain(served([Request([4] * 20, 13)], num_blocks=8)[0])
+
+
+def test_a_cancelled_request_frees_its_blocks_while_it_waits_and_while_it_runs():
+    engine = Engine(shared_model(), num_blocks=8, block_size=4)
+    good, bad, waits = (engine.add(Request([3, 5, token], 9, stop_ids=())) for token in (7, 8, 9))
+    engine.step()
+    used = engine.tables.used_blocks
+    engine.cancel(bad)
+    assert engine.tables.used_blocks < used and bad.finish_reason == "cancelled" and len(bad.ids) == 1
+    engine.cancel(waits)
+    engine.cancel(waits)  # a second time changes nothing
+    engine.run()
+    engine.cancel(good)
+    assert good.finish_reason == "length" and engine.tables.free_blocks == 8
+
+
+def test_tokens_come_one_by_one_and_whoever_stops_listening_cancels():
+    engine = Engine(shared_model(), num_blocks=20, block_size=4)
+    beside = engine.add(GOOD)
+    stream = engine.stream(Request([4, 4], 9, stop_ids=()))
+    ids = [next(stream), next(stream)]
+    assert ids == served([Request([4, 4], 9, stop_ids=())])[0].ids[:2]
+    stream.close()
+    assert engine.unfinished == 1
+    engine.run()
+    expect_plain(beside)
+    assert list(engine.stream(GOOD)) == beside.ids
+
+
+def test_a_failing_call_leaves_everything_as_it_was(monkeypatch):
+    engine = Engine(shared_model(), num_blocks=20, block_size=4, token_budget=5)
+    completions = [engine.add(GOOD), engine.add(Request([1] * 9, 5))]
+    feed_forward = engine.model.stack.layers[1].feed_forward
+    fails = iter([False, True, True, False, True])
+
+    def interrupted(*_):
+        if next(fails, False):
+            raise KeyboardInterrupt
+
+    handle = feed_forward.register_forward_hook(interrupted)
+    stopped = 0
+    while engine.unfinished:
+        held = [engine.tables.length(sequence) for sequence in engine.tables.sequences]
+        try:
+            engine.step()
+        except KeyboardInterrupt:
+            stopped += 1
+            now = [engine.tables.length(sequence) for sequence in engine.tables.sequences]
+            assert now[: len(held)] == held and not any(now[len(held) :])
+    handle.remove()
+    assert stopped == 3
+    for completion in completions:
+        expect_plain(completion)
+
+
+SAMPLERS = [Sampler(), Sampler(0.7, top_k=6), Sampler(1.3, top_p=0.8)]
+
+
+def test_the_same_seed_gives_the_same_tokens_whatever_is_served_beside_it():
+    requests = [
+        Request([3 + i, 5], 12, sampler, seed=seed, stop_ids=())
+        for i, sampler in enumerate(SAMPLERS)
+        for seed in range(2)
+    ]
+    alone = [served([request])[0].ids for request in requests]
+    assert alone[0] != alone[1]
+    noise = [Request([i] * (3 + i), 7 + i, Sampler() if i % 2 else None) for i in range(6)]
+    tight = {"num_blocks": 8, "block_size": 3, "token_budget": 7}
+    for options in ({}, tight):
+        torch.manual_seed(5)
+        mixed = served([request for pair in zip(noise, requests, strict=True) for request in pair], **options)
+        assert [completion.ids for completion in mixed[1::2]] == alone
+
+
+def test_it_ends_at_a_stop_token_and_with_a_stop_string():
+    free = served([Request([3, 5], 12, stop_ids=())])[0].ids
+    stop = free[4]
+    at_token = served([Request([3, 5], 12, stop_ids=[stop])])[0]
+    assert at_token.ids == free[: free.index(stop)] and at_token.finish_reason == "stop"
+    text = "".join(map(chr, [97 + token for token in free]))
+    string = text[5:7]
+    engine = Engine(shared_model(), num_blocks=9, decode=lambda ids: "".join(chr(97 + token) for token in ids))
+    completion = engine.add(Request([3, 5], 12, stop_ids=(), stop_strings=["no such", string]))
+    engine.run()
+    assert completion.ids == free[: text.index(string) + 2] and completion.finish_reason == "stop"
+
+
+def test_an_error_of_one_request_reaches_no_other():
+    def decode(ids):
+        raise KeyError("no such token")
+
+    engine = Engine(shared_model(), num_blocks=9, decode=decode)
+    good, bad = engine.add(GOOD), engine.add(Request([3, 5], 12, stop_strings=["a"]))
+    engine.run()
+    expect_plain(good)
+    assert bad.finish_reason == "error" and "no such token" in str(bad.error)
+    with pytest.raises(KeyError, match="no such token"):
+        list(engine.stream(bad.request))
+
+
+def test_logits_that_are_no_numbers_end_a_request_with_an_error():
+    model = small_model(1)
+    engine = Engine(model, num_blocks=9)
+    with torch.no_grad():
+        model.embedding.tokens.weight[3] = math.nan  # of every request's logits
+    completions = [engine.add(Request([1, 2], 4, sampler)) for sampler in (Sampler(), None)]
+    engine.run()
+    for completion in completions:
+        assert completion.finish_reason == "error" and "got NaN" in str(completion.error) and not completion.ids
+    assert engine.tables.free_blocks == 9
+
+
+@pytest.mark.parametrize("positions", [None, lambda: Learned(12, 16)], ids=["sinusoidal", "learned"])
+def test_positions_that_are_added_count_from_each_sequences_start(positions):
+    model = small_model(2, positions=positions)
+    engine = Engine(model, num_blocks=9, block_size=4, token_budget=3)
+    completions = [engine.add(Request(prompt, 6, stop_ids=())) for prompt in ([1, 2, 3, 4, 5], [6], [7, 8])]
+    engine.run()
+    for completion in completions:
+        tokens = list(completion.request.prompt)
+        for token in completion.ids:
+            assert token == int(model(torch.tensor([tokens]))[0, -1].argmax())
+            tokens.append(token)
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused():
+    engine = Engine(small_model(2, positions=lambda: Learned(12, 16)), num_blocks=9)
+    with pytest.raises(ValueError, match="prompt: expected at most 12 tokens with those to come, got 13"):
+        engine.add(Request([1] * 7, 7))
+    engine.add(Request([1] * 7, 6))
+
+
+def test_the_engine_refuses_what_it_cannot_serve():
+    config = TransformerConfig(9, model_dim=8, num_heads=2, num_layers=1, feed_forward_dim=8)
+    for mechanism in (lambda: SlidingWindow(4), lambda: Dense(soft_cap=5.0)):
+        with pytest.raises(ValueError, match=r"model: expected MultiHeadAttention with Dense\(\) in each layer, got"):
+            Engine(LanguageModel(config, mechanism=mechanism), num_blocks=4)
+    with pytest.raises(ValueError, match="model: expected a LanguageModel, got Linear"):
+        Engine(torch.nn.Linear(2, 2), num_blocks=4)
+    for name in ("num_blocks", "block_size", "token_budget"):
+        with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 1, got 0"):
+            Engine(shared_model(), **{"num_blocks": 4, name: 0})
+    with pytest.raises(ValueError, match="positions: expected added ones, or Rotary, got ALiBi"):
+        Engine(small_model(2, positions=lambda: ALiBi(4)), num_blocks=4)
+
+
+def test_a_model_in_training_is_served_in_evaluation_mode_and_left_as_it_was():
+    model = small_model(3, dropout=0.5)
+    ids = [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
+    model.train()
+    ids += [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
+    assert model.training and ids[0] == ids[1]
