@@ -129,6 +129,7 @@ def test_every_case_that_can_be_measured_here_has_floors():
         "linformer",
         "lsh",
         "performer",
+        "smollm2",
         "vision_transformer",
     }
     for case, one in found.items():
