@@ -164,9 +164,14 @@ class Rotary(nn.Module):
         if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
         magnitude = getattr(self.scaling, "magnitude", 1.0)
-        cos, sin = ((magnitude * part).to(accum_dtype(x)) for part in (angles.cos(), angles.sin()))
-        even, odd = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2)).unbind(-1)
-        rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2).to(x.dtype)
+        cos, sin = angles.cos(), angles.sin()
+        if magnitude != 1:
+            cos, sin = magnitude * cos, magnitude * sin
+        dtype = accum_dtype(x)  # in decoding, each operation counts
+        cos, sin = cos.to(dtype), sin.to(dtype)
+        even, odd = x[..., : self.rotary_dim].to(dtype).unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.addcmul(even * cos, odd, sin, value=-1), torch.addcmul(even * sin, odd, cos)
+        rotated = torch.stack(turned, -1).flatten(-2).to(x.dtype)
         return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
@@ -282,7 +287,7 @@ def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor]
     _check_base(base)
     # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
-    frequencies = base ** (-torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / dim)
+    frequencies = torch.arange(0, dim, 2, dtype=dtype, device=positions.device).mul_(-math.log(base) / dim).exp_()
     if scaling is not None:
         frequencies = scaling(frequencies)
     return positions[..., None].to(dtype) * frequencies

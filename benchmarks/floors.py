@@ -5,15 +5,13 @@ when a call grows slower: a check in a loop, a copy, a kernel that is no longer 
 """
 
 import json
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-LEAST_NOISE, MOST_NOISE = 0.25, 0.5
-"""How far below the lowest recorded ratio a busy or another machine may go, however well the recorded runs agree, and
-how far at most, however little."""
+ROOM = 0.5
+"""A ratio has fallen below this share of its floor. Another machine's processor alone moves one by a quarter."""
 
 
 def pairs(case: str, trials: Iterable[dict[str, Any]]) -> dict[str, float]:
@@ -26,26 +24,18 @@ def name(case: str, trial: str, ours: str, peer: str) -> str:
     return f"{case}, {trial}: {ours} / {peer}"
 
 
-def record(runs: Iterable[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """From several runs of `pairs`: the lowest ratio of each, and the noise: their spread over their median."""
+def record(runs: Iterable[dict[str, float]]) -> dict[str, float]:
+    """From several runs of `pairs`: the lowest ratio of each."""
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         for pair, ratio in run.items():
             found[pair].append(ratio)
-    return {
-        pair: {"lowest": min(r), "noise": round((max(r) - min(r)) / statistics.median(r), 3)}
-        for pair, r in sorted(found.items())
-    }
+    return {pair: min(ratios) for pair, ratios in sorted(found.items())}
 
 
-def limit(floor: dict[str, float]) -> float:
-    """Below this, a ratio has fallen by more than the noise: at least a quarter, never more than half."""
-    return floor["lowest"] * (1 - min(MOST_NOISE, max(floor["noise"], LEAST_NOISE)))
-
-
-def fallen(found: dict[str, float], floors: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Those ratios that lie below their limits; a pair that has no floor is never among them."""
-    return {pair: ratio for pair, ratio in found.items() if pair in floors and ratio < limit(floors[pair])}
+def fallen(found: dict[str, float], floors: dict[str, float]) -> dict[str, float]:
+    """Those ratios that lie below half of their floors; a pair that has no floor is never among them."""
+    return {pair: ratio for pair, ratio in found.items() if pair in floors and ratio < ROOM * floors[pair]}
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
@@ -59,7 +49,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
         for case in found.values():
-            case["run"]["device"], [limit(floor) for floor in case["floors"].values()]
+            case["run"]["device"], [ROOM * floor for floor in case["floors"].values()]
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"floors: expected a file that `make bench-floors` wrote, got {path.name}: {error}") from None

@@ -137,7 +137,7 @@ def check_floors(script: Path, found: list[dict[str, Any]], stored: dict[str, An
     limits = stored["floors"]
     fell = low(script, found, limits, threads)
     lines = [
-        f"{name}: expected a ratio of {floors.limit(limits[name]):.2f} or more, got {found_ratio:.2f}"
+        f"{name}: expected a ratio of {floors.ROOM * limits[name]:.2f} or more, got {found_ratio:.2f}"
         for name, found_ratio in fell.items()
     ]
     skipped = {floors.name(script.stem, r["name"], a, b) for r in found for a in r["seconds"] for b in r["skipped"]}

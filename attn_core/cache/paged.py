@@ -75,16 +75,25 @@ def paged_attention(
     others may hold anything. For inference: no gradient is passed back.
 
     On a CPU the cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one
-    block where that is more), and so do the scores. Half precision is converted tile by tile. Elsewhere all rows are
-    gathered at once, as in ``gathered_attention``; with ``lengths`` on the CPU nothing waits for the device.
+    block where that is more), and so do the scores. Half precision is converted tile by tile. On CUDA, few queries read
+    the blocks where they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once, as in
+    ``gathered_attention``. With ``lengths`` on the CPU nothing waits for the device.
 
     Raises:
         ValueError: if a shape, dtype or device does not fit, a length is out of range, or a tensor requires a gradient.
+        ImportError: if q is on a CUDA device and the package ``triton`` is not installed.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
     _check(q, keys, values, table, lengths)
     check_scale(scale)
+    if q.device.type == "cuda":
+        from attn_core.cache.paged_triton import split_attention, suits  # triton may be absent
+
+        if suits(q, keys, values):
+            with torch.no_grad():
+                scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+                return split_attention(q, keys, values, table, lengths, scale)
     if not in_tiles(q.device):
         with torch.no_grad(), without_autocast(q):
             return gathered_attention(q, keys, values, table, lengths, scale=scale)

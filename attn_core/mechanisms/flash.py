@@ -47,8 +47,8 @@ def flash_attention_plain(q: Tensor, k: Tensor, v: Tensor, *, tile: int = KEY_TI
 
 
 @dataclass(frozen=True)
-class _TiledAttention:
-    """One call, its query heads grouped by key-value head: q ``(B, G, H/G, T, D)``, k ``(B, G, S, D)``, v as k.
+class TiledAttention:
+    """A call whose query heads are grouped by key-value head: q ``(B, G, H/G, T, D)``, k ``(B, G, S, D)``, v as k.
 
     ``mask`` and ``bias`` have the five axes ``(B, G, H/G, T, S)``, each of its full size or of size 1. In a tile the
     query heads of one key-value head lie one below the other, so that no key is ever repeated.
@@ -162,7 +162,7 @@ class _Flash(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tensor:
         mask, bias, *ctx.settings = options
         with without_autocast(q):
-            out, logsumexp = _TiledAttention(q, k, v, *options).forward()
+            out, logsumexp = TiledAttention(q, k, v, *options).forward()
         ctx.save_for_backward(q, k, v, mask, bias, out, logsumexp)
         return out
 
@@ -171,7 +171,7 @@ class _Flash(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out, logsumexp = ctx.saved_tensors
         with without_autocast(d_out):
-            gradients = _TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
+            gradients = TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
         return *gradients, *[None] * 6
 
 

@@ -53,7 +53,10 @@ SOURCES = {
         "4.57": "the version of transformers whose code the table was checked against",
         "28": "the configuration of Qwen2.5 7B",
     },
-    "10_flash": {"227": "NVIDIA's tuning guide for the H100"},
+    "10_flash": {
+        "100,000": "a length that the opening chooses",
+        "227": "NVIDIA's programming guide, compute capability 9.0",
+    },
     "11_serving": {
         "4,096": "Jiang et al. 2023, table 1",
         "16,384": "the memory that the exercise of the text sets, eight times 2,048",

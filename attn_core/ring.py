@@ -1,0 +1,176 @@
+"""Ring attention: a sequence over several processes, whose keys and values travel in a ring from one to the next.
+
+Each process holds an equal part of the tokens. It meets every part of the keys once, and combines what its queries read
+from them as flash attention combines tiles: exactly, by the log-sum-exp of each query's scores. No process ever holds
+more than two parts of the keys and values, so the length that fits into memory grows with the number of processes.
+
+Under a causal mask a process with the first tokens would be idle while one with the last ones works. So the tokens are
+dealt out like cards (striped attention): process r of P has the tokens r, r + P, r + 2P and so on.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.autograd.function import once_differentiable
+
+from attn_core.contract import accum_dtype, contract, kind, without_autocast
+from attn_core.mechanisms.flash import KEY_TILE, QUERY_TILE, TiledAttention
+
+
+def stripe(x: Tensor, dim: int, group: "distributed.ProcessGroup | None" = None) -> Tensor:
+    """This process's part of a sequence: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view.
+
+    Raises:
+        ValueError: if the length is no multiple of the number of processes.
+    """
+    rank, size = _place(group)
+    dim = dim % x.dim()
+    if x.shape[dim] % size:
+        raise ValueError(f"x: expected a multiple of {size} entries along dim {dim}, got {kind(x)}")
+    return x.unflatten(dim, (-1, size)).select(dim + 1, rank)
+
+
+def unstripe(x: Tensor, dim: int, group: "distributed.ProcessGroup | None" = None) -> Tensor:
+    """The whole sequence, in every process, from the parts that ``stripe`` cuts. It passes no gradient back."""
+    parts = [torch.empty_like(x.detach().contiguous()) for _ in range(_place(group)[1])]
+    if len(parts) == 1:
+        return x.detach()
+    distributed.all_gather(parts, x.detach().contiguous(), group)
+    dim = dim % x.dim()
+    return torch.stack(parts, dim + 1).flatten(dim, dim + 1)
+
+
+def ring_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    group: "distributed.ProcessGroup | None" = None,
+) -> Tensor:
+    """Attention from this process's queries to the keys of all processes: ``(B, H, n, Dv)``, exact, with gradients.
+
+    Shapes: this process's tokens alone, ``q (B, H, n, D)``, ``k (B, G, n, D)``, ``v (B, G, n, Dv)``. All processes of
+    the group call it together with parts of the same shape, which ``stripe`` has cut. ``causal`` means the order in the
+    whole sequence; so do positions, which process r adds or rotates as r, r + P, r + 2P and so on.
+
+    While a process works on one part of the keys, the next is under way. The backward pass goes round once more, and
+    the gradients of keys and values travel with them until they are where they belong. There is no second derivative.
+
+    Raises:
+        ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
+            processes differ in shape or dtype; every process raises this, so that none waits for another.
+
+    Source: Liu et al. 2024 (ring attention); Brandon et al. 2023 (striped attention).
+    """
+    call = contract(q, k, v, causal=causal, scale=scale)
+    if q.shape[2] != k.shape[2]:
+        raise ValueError(f"q: expected {k.shape[2]} tokens, as k has, got {kind(q)}")
+    _check_parts(q, k, v, group)
+    rank, size = _place(group)
+    out: Tensor = _Ring.apply(call.group_by_kv_head()[0], k, v, _Turns(rank, size, causal, call.scale, group))
+    return out.flatten(1, 2)
+
+
+class _Turns:
+    """Whose keys a process works on in each turn, and how these get on."""
+
+    def __init__(self, rank: int, size: int, causal: bool, scale: float, group: Any) -> None:
+        self.rank, self.size, self.causal, self.scale, self.group = rank, size, causal, scale, group
+
+    def block(self, turn: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[TiledAttention, slice, slice]:
+        """Attention to the keys that have come in a turn; which queries take part, and which keys.
+
+        Query i stands at i · P + rank, key j of process s at j · P + s. So under a causal mask a query sees the keys up
+        to j = i where s ≤ rank, and otherwise those before: then the first query sees none, and nobody the last key.
+        """
+        later = self.causal and (self.rank - turn) % self.size > self.rank
+        queries, keys = slice(int(later), None), slice(k.shape[2] - int(later))
+        q, k, v = (x.to(accum_dtype(q)) for x in (q[..., queries, :], k[:, :, keys], v[:, :, keys]))
+        return TiledAttention(q, k, v, None, None, self.causal, self.scale, QUERY_TILE, KEY_TILE), queries, keys
+
+    def pass_on(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[distributed.Work]]:
+        """Begin to send tensors to the next process and to receive those of the one before: where they will be."""
+        group: Any = self.group or distributed.group.WORLD
+        following, previous = (distributed.get_global_rank(group, (self.rank + n) % self.size) for n in (1, -1))
+        received = [torch.empty_like(x) for x in tensors]
+        sending = [distributed.P2POp(distributed.isend, x, following, group) for x in tensors]
+        receiving = [distributed.P2POp(distributed.irecv, x, previous, group) for x in received]
+        return received, distributed.batch_isend_irecv(sending + receiving)
+
+
+class _Ring(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, turns: _Turns) -> Tensor:
+        out = q.new_zeros(*q.shape[:4], v.shape[3], dtype=accum_dtype(q))
+        logsumexp = torch.full_like(out[..., :1], -math.inf)
+        held = [k.contiguous(), v.contiguous()]
+        with without_autocast(q):
+            for turn in range(turns.size):
+                travelling = turns.pass_on(held) if turn < turns.size - 1 else None
+                block, queries, _ = turns.block(turn, q, *held)
+                _combine(out[..., queries, :], logsumexp[..., queries, :], *block.forward())
+                held = held if travelling is None else _arrived(*travelling)
+        ctx.save_for_backward(q, k, v, out, logsumexp)
+        ctx.turns = turns
+        return out.to(q.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, logsumexp = ctx.saved_tensors
+        turns, dtype = ctx.turns, out.dtype
+        dq = torch.zeros_like(q, dtype=dtype)
+        held = [k.contiguous(), v.contiguous()]
+        gradients = [torch.zeros_like(x, dtype=dtype) for x in held]  # of the keys and values that are held
+        with without_autocast(d_out):
+            for turn in range(turns.size):
+                travelling = turns.pass_on(held) if turn < turns.size - 1 else None
+                block, queries, keys = turns.block(turn, q, *held)
+                found = block.backward(*(x[..., queries, :] for x in (out, logsumexp, d_out)))
+                dq[..., queries, :] += found[0]
+                for gradient, part in zip(gradients, found[1:], strict=True):
+                    gradient[:, :, keys] += part
+                held = held if travelling is None else _arrived(*travelling)
+                if turns.size > 1:
+                    gradients = _arrived(*turns.pass_on(gradients))
+        return dq.to(q.dtype), *(x.to(k.dtype) for x in gradients), None
+
+
+def _combine(out: Tensor, logsumexp: Tensor, part: Tensor, part_logsumexp: Tensor) -> None:
+    """Add what the queries read from further keys, in place."""
+    both = torch.logaddexp(logsumexp, part_logsumexp)
+    base = both.masked_fill(both == -math.inf, 0.0)  # nothing is seen so far, and exp(−inf) = 0
+    out.mul_((logsumexp - base).exp()).add_(part * (part_logsumexp - base).exp())
+    logsumexp.copy_(both)
+
+
+def _arrived(received: list[Tensor], requests: list[distributed.Work]) -> list[Tensor]:
+    for request in requests:
+        request.wait()
+    return received
+
+
+def _place(group: Any) -> tuple[int, int]:
+    """The number of this process, from 0, and how many there are; without ``torchrun``, one."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(group), distributed.get_world_size(group)
+
+
+def _check_parts(q: Tensor, k: Tensor, v: Tensor, group: Any) -> None:
+    """Refuse parts that do not fit together, where asking costs no wait for a GPU."""
+    size = _place(group)[1]
+    if size == 1 or distributed.get_backend(group) != "gloo":
+        return
+    everyone: list[Any] = [None] * size
+    distributed.all_gather_object(everyone, [kind(x) for x in (q, k, v)], group)
+    for name, *parts in zip("qkv", *everyone, strict=True):
+        if len(set(parts)) > 1:
+            raise ValueError(
+                f"{name}: expected parts of one shape and dtype in all processes, got {' and '.join(parts)}"
+            )

@@ -1,0 +1,118 @@
+"""Split-K decoding: in Triton's interpreter at tiny sizes, and on a CUDA device at real ones.
+
+As in ``tests/mechanisms/test_flash_triton.py``, one test runs those for the interpreter in a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attn_core.cache import paged_attention
+from attn_core.cache.paged import gathered_attention
+from tests import reference
+
+pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
+
+from attn_core.cache.paged_triton import split_attention, suits  # noqa: E402
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def interpreted(test):
+    """A test for the interpreter's process; elsewhere it does not exist."""
+    test.__test__ = INTERPRETED
+    return test
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
+def test_kernels_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not gpu", __file__]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    folder = Path(__file__).parents[2]
+    ran = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=1200)
+    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def drawn(heads, groups, queries, size, value_size, lengths, block_size, dtype=torch.float32, device="cpu"):
+    """A batch whose blocks lie scattered in a pool full of NaN, with −1 where a row of the table ends."""
+    torch.manual_seed(0)
+    counts = [-(-length // block_size) for length in lengths]
+    blocks = torch.randperm(sum(counts) + 3).tolist()
+    pools = [torch.full((len(blocks), groups, block_size, d), float("nan")) for d in (size, value_size)]
+    table = torch.full((len(lengths), max(counts, default=0)), -1)
+    for row, length in enumerate(lengths):
+        for number in range(counts[row]):
+            table[row, number] = block = blocks.pop()
+            used = min(block_size, length - number * block_size)
+            for pool in pools:
+                pool[block, :, :used] = torch.randn(groups, used, pool.shape[3])
+    q = torch.randn(len(lengths), heads, queries, size)
+    return *(x.to(device, dtype) for x in (q, *pools)), table.to(device), torch.tensor(lengths)
+
+
+CASES = {  # heads, key heads, queries, D, Dv, lengths, block size
+    "one query": (4, 2, 1, 16, 16, (37, 1, 16), 4),
+    "an empty row": (2, 2, 1, 8, 8, (0, 21), 16),
+    "odd sizes": (3, 1, 1, 20, 24, (50,), 5),
+    "several queries": (4, 2, 3, 16, 16, (2, 19, 33), 8),
+    "more queries than keys": (2, 1, 4, 16, 16, (3, 1), 2),
+    "a contiguous cache": (2, 1, 1, 16, 16, (40, 40), 64),
+}
+
+
+@interpreted
+@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("name", CASES)
+def test_the_parts_make_up_the_whole(name, parts):
+    given = drawn(*CASES[name])
+    assert suits(*given[:3])
+    out = split_attention(*given, 0.3, parts=parts)
+    expected = gathered_attention(*(x.double() for x in given[:3]), *given[3:], scale=0.3)
+    assert out.dtype == torch.float32
+    assert (out - expected).abs().max() < reference.tolerance(torch.float32)
+
+
+@interpreted
+def test_half_precision_and_any_layout_of_the_pools():
+    # bfloat16 is left to the GPU: the interpreter multiplies its bits as integers.
+    q, keys, values, table, lengths = drawn(*CASES["several queries"], dtype=torch.float16)
+    apart = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (keys, values)]
+    out = split_attention(q, *apart, table.int(), lengths.int(), 0.25, parts=2)
+    expected = gathered_attention(*(x.double() for x in (q, keys, values)), table, lengths, scale=0.25)
+    assert out.dtype == torch.float16
+    assert (out - expected).abs().max() < 2 * reference.tolerance(torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("heads", "groups", "queries", "size", "value_size", "dtype", "expected"),
+    [
+        (8, 2, 1, 64, 64, torch.float16, True),
+        (8, 2, 17, 64, 64, torch.float16, False),  # 68 rows for a key head
+        (8, 2, 1, 257, 64, torch.float16, False),
+        (8, 2, 1, 64, 0, torch.float16, False),  # keys that serve as values
+        (8, 2, 1, 64, 64, torch.float64, False),
+    ],
+)
+def test_what_it_suits(heads, groups, queries, size, value_size, dtype, expected):
+    q = torch.empty(2, heads, queries, size, dtype=dtype)
+    keys, values = (torch.empty(3, groups, 16, d, dtype=dtype) for d in (size, value_size))
+    assert suits(q, keys, values) is expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_paged_attention_on_a_gpu(queries, dtype):
+    given = drawn(32, 8, queries, 128, 128, (1, 4096, 333, 17000), 16, dtype, "cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        out = paged_attention(*given)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = gathered_attention(*(x.double() for x in given[:3]), *given[3:])
+    assert (out - expected).abs().max() < 2 * reference.tolerance(dtype)
