@@ -65,10 +65,10 @@ SOURCES = {
         "192": "twelve blocks of 16",
     },
     "12_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
-    "17_pictures": {
+    "18_pictures": {
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "15_pretraining": {
+    "16_pretraining": {
         "96,000": "3,000 batches of 32",
         "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
         "97": "Devlin et al. 2019",
