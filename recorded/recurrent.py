@@ -27,8 +27,8 @@ from recorded.bahdanau import rounded
 SEEDS = (0, 1, 2)
 RATES = (6e-3, 1.2e-2, 2.4e-2)
 WIDTH, HEAD_DIM, CONV = 48, 16, 4
-STEPS, ROWS, TEST_ROWS, WARMUP = 400, 32, 256, 40
-SIZES = {"recall": (4, 8, 16, 32), "copy": (4, 8, 16, 32)}
+STEPS, ROWS, TEST_ROWS, WARMUP = 1000, 32, 256, 40
+SIZES = {"recall": (4, 8, 16, 32, 64), "copy": (4, 8, 16, 32, 64)}
 KEYS, VALUES, QUESTIONS = 64, 16, 16
 MODELS = {
     "linear": ("linear", "linear"),
