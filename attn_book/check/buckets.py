@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/12_sparse"
+_PAGE = "chapters/13_sparse"
 _WORTH = (_PAGE, "Which pairs would be worth it?")
 _SHARED = (_PAGE, "Queries that are keys")
 _SORT = (_PAGE, "Sort, then cut")

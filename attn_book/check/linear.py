@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/13_linear"
+_PAGE = "chapters/14_linear"
 _BRACKETS = (_PAGE, "Move the brackets")
 _OTHER = (_PAGE, "Another attention")
 _STATE = (_PAGE, "A recurrent network")

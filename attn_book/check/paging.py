@@ -9,10 +9,10 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/11_serving"
-_PAGES = (_PAGE, "Pages")
+_PAGE = "chapters/12_serving"
+_PAGES = (_PAGE, "Blocks and block tables")
 _THROUGH = (_PAGE, "Attention through the table")
-_WINDOWS = (_PAGE, "Windows and sinks")
+_WINDOWS = ("chapters/11_kv_cache", "Fewer tokens: windows and sinks")
 
 
 # Keys in blocks.

@@ -11,7 +11,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 
-_PAGE = "chapters/17_next_word"
+_PAGE = "chapters/18_next_word"
 _ONCE = (_PAGE, "Read once")
 _CIRCUIT = (_PAGE, "Two layers, by hand")
 _WRITES = (_PAGE, "What it writes")

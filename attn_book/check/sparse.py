@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_PAGE = "chapters/12_sparse"
+_PAGE = "chapters/13_sparse"
 _WINDOW = (_PAGE, "A window")
 _REACH = (_PAGE, "How far does it hear?")
 _HOLES = (_PAGE, "Holes")

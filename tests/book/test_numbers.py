@@ -57,18 +57,18 @@ SOURCES = {
         "100,000": "a length that the opening chooses",
         "227": "NVIDIA's programming guide, compute capability 9.0",
     },
-    "11_serving": {
+    "12_serving": {
         "4,096": "Jiang et al. 2023, table 1",
         "16,384": "the memory that the exercise of the text sets, eight times 2,048",
         "127.5": "(256 - 1) / 2",
         "26": "Kwon et al. 2023, section 7.1",
         "192": "twelve blocks of 16",
     },
-    "12_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
-    "18_pictures": {
+    "13_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
+    "19_pictures": {
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "16_pretraining": {
+    "17_pretraining": {
         "96,000": "3,000 batches of 32",
         "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
         "97": "Devlin et al. 2019",

@@ -23,7 +23,7 @@ PLACES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
           "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR")  # fmt: skip
 # No chapter writes a file, starts a process or trains with a checkpoint: these are quick ones that between them train,
 # read what was recorded, and draw. The number is how often each is killed.
-STOPPED = {"01_pooling": 2, "11_serving": 2}
+STOPPED = {"01_pooling": 2, "09_block": 2}
 
 
 def files(folder):

@@ -20,6 +20,6 @@ OLDER = "Module @jupyter-widgets/base, version ^1.2.0 is not registered"
 
 
 def test_widgets_live_beside_colabs_versions(browser, tmp_path):
-    (path,) = [path for path in HOLDERS if path.stem == "12_sparse"]
+    (path,) = [path for path in HOLDERS if path.stem == "13_sparse"]
     with jupyter.serve("lab", tmp_path, python=str(ROOT / ".colab" / "bin" / "python")) as server:
         visit(browser, server, "lab/tree", path, known=OLDER)
