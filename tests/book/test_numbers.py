@@ -57,15 +57,14 @@ SOURCES = {
         "100,000": "a length that the opening chooses",
         "227": "NVIDIA's programming guide, compute capability 9.0",
     },
+    "11_kv_cache": {"671": "DeepSeek-AI 2025, section 4.2"},
     "12_serving": {
-        "4,096": "Jiang et al. 2023, table 1",
-        "16,384": "the memory that the exercise of the text sets, eight times 2,048",
-        "127.5": "(256 - 1) / 2",
+        "1960": "a decade",
         "26": "Kwon et al. 2023, section 7.1",
-        "192": "twelve blocks of 16",
     },
     "13_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
     "19_pictures": {
+        "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
     },
     "17_pretraining": {
