@@ -5,6 +5,7 @@ from attn_core.cache.contiguous import KVCache
 from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import BlockPool, PagedKVCache, as_tensors, gathered_attention, paged_attention
 from attn_core.cache.protocol import Cache, KeyValueCache, rollback_on_error
+from attn_core.cache.quantised import QuantisedBlockPool
 from attn_core.cache.recurrent import LinearState, PerformerState, RecurrentState
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "PagedKVCache",
     "PerformerState",
     "Placement",
+    "QuantisedBlockPool",
     "RecurrentState",
     "as_tensors",
     "gathered_attention",

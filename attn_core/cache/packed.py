@@ -80,6 +80,6 @@ class PackedKVCache(Cache):
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
         for rows, table, lengths in self._batch.groups:
             queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            attended = paged_attention(queries, self.pool.keys, self.pool.values, table, lengths)
+            attended = paged_attention(queries, *self.pool.read(table), lengths)
             out[rows, :, 0] = attended.transpose(1, 2)
         return out

@@ -207,6 +207,12 @@ class BlockPool:
         with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
             self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
             self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
+        self.like = self.keys.new_empty(0)  # of the dtype and device of tokens
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for keys and values."""
+        return self.keys.nbytes + self.values.nbytes
 
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
         """Copy whole blocks, pairs (source block, target block), one after the other.
@@ -236,9 +242,16 @@ class BlockPool:
             shape = (len(blocks), store.shape[1], store.shape[3])
             if new.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
-            check_like(name, new, store, "the pool's")
+            check_like(name, new, self.like, "the pool's")
         if blocks.device.type == "cpu":
             _check_range("slots", blocks, len(self.keys))
+        self._store(blocks, offsets, k, v)
+
+    def read(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys, values and table for ``paged_attention`` of these rows: here the pool's own."""
+        return self.keys, self.values, table
+
+    def _store(self, blocks: Tensor, offsets: Tensor, k: Tensor, v: Tensor) -> None:
         self.keys[blocks, :, offsets] = k
         self.values[blocks, :, offsets] = v
 

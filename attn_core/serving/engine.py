@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from attn_core.cache import BlockPool
 from attn_core.contract import check_integer, kind
 from attn_core.decode import argmax
 from attn_core.decode.hypothesis import evaluating
@@ -25,9 +26,11 @@ class Engine:
     ``step`` reads at most ``token_budget`` tokens, of decoding requests and of prompts together, in one call of the
     model without padding (``PackedKVCache``). With ``prefix_caching``, prompts that begin alike share the blocks of
     their beginning, even when one comes after the other has finished (``PrefixTables``). ``decode`` turns token ids
-    into text, for requests with stop strings. A ``drafter`` makes decoding speculative.
+    into text, for requests with stop strings. A ``drafter`` makes decoding speculative. ``pool`` is what
+    stores keys and values: ``QuantisedBlockPool`` does so in 8 bits.
 
-    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
+    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them; with 8 bits
+    they do unless rounding decides.
 
     Raises:
         ValueError: if ``PagedModel`` refuses ``model`` or the draft model, their vocabularies differ, a size is below
@@ -42,6 +45,7 @@ class Engine:
         block_size: int = 16,
         token_budget: int = 256,
         prefix_caching: bool = True,
+        pool: type[BlockPool] = BlockPool,
         drafter: PromptLookup | DraftModel | None = None,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
@@ -50,9 +54,9 @@ class Engine:
         self.tables = PrefixTables(num_blocks, block_size)
         self.scheduler = Scheduler(self.tables, token_budget)
         self.drafted = self.accepted = 0  # how many tokens were drafted, and how many of them stayed
-        self._paged, self._draft_paged = PagedModel(model, self.tables), None
+        self._paged, self._draft_paged = PagedModel(model, self.tables, pool=pool), None
         if isinstance(drafter, DraftModel):
-            self._draft_paged = PagedModel(drafter.model, self.tables)
+            self._draft_paged = PagedModel(drafter.model, self.tables, pool=pool)
             sizes = model.config.vocab_size, drafter.model.config.vocab_size
             if sizes[0] != sizes[1]:
                 raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")

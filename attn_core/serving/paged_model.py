@@ -15,14 +15,16 @@ from attn_core.transformer import LanguageModel
 
 
 class PagedModel:
-    """A ``LanguageModel`` and a pool of blocks for each of its layers. Several models may share one ``BlockTables``.
+    """A ``LanguageModel``, and a ``pool`` of blocks for each of its layers.
+
+    Several models may share one ``BlockTables``.
 
     Raises:
         ValueError: if ``model`` is not a ``LanguageModel`` with softmax attention over every key in each layer
             (``MultiHeadAttention``, ``Dense``), or its positions add to the scores (``ALiBi``).
     """
 
-    def __init__(self, model: LanguageModel, tables: BlockTables) -> None:
+    def __init__(self, model: LanguageModel, tables: BlockTables, *, pool: type[BlockPool] = BlockPool) -> None:
         if not isinstance(model, LanguageModel):
             raise ValueError(f"model: expected a LanguageModel, got {kind(model)}")
         self.model, self.tables = model, tables
@@ -37,7 +39,7 @@ class PagedModel:
                 raise ValueError(f"positions: expected added ones, or Rotary, got {kind(attention.positions)}")
             keys = attention.new_cache(1, 1).keys  # of the layer's heads, dtype and device
             sizes = (tables.num_blocks, tables.block_size, keys.shape[1], keys.shape[3])
-            self.pools.append(BlockPool(*sizes, dtype=keys.dtype, device=keys.device))
+            self.pools.append(pool(*sizes, dtype=keys.dtype, device=keys.device))
 
     @torch.no_grad()
     def read(self, tokens: Mapping[int, tuple[int, Sequence[int]]], rows: Sequence[int]) -> Tensor:

@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from attn_book.corpus.english import SENTENCES
+from attn_core.cache import BlockPool, BlockTables, QuantisedBlockPool
 from attn_core.decode import generate
 from attn_core.pretrained import load_gguf, smollm2_file
 from attn_core.serving import Engine, PromptLookup, Request
+from attn_core.serving.paged_model import PagedModel
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +43,23 @@ def test_greedy_tokens_are_those_of_the_plain_loop(smollm2):
         assert completion.ids == found.ids
     assert " Paris" in smollm2.tokenizer.decode(completions[0].ids)
     assert torch.is_grad_enabled()
+
+
+def test_keys_and_values_in_8_bits_hardly_change_the_loss(smollm2):
+    ids = smollm2.tokenizer.encode(" ".join(SENTENCES)).ids[:200]
+    losses, sizes = [], []
+    for pool in (BlockPool, QuantisedBlockPool):
+        tables = BlockTables(13, 16)
+        paged, sequence = PagedModel(smollm2.model, tables, pool=pool), tables.add_sequence()
+        logits = []
+        for begin in range(0, 200, 50):  # in chunks, so that keys are read from the blocks and some are rounded twice
+            tables.append(sequence, 50)
+            logits.append(paged.read({sequence: (begin, ids[begin : begin + 50])}, range(50)))
+        losses.append(torch.nn.functional.cross_entropy(torch.cat(logits)[:-1], torch.tensor(ids[1:])).item())
+        sizes.append(sum(each.nbytes for each in paged.pools))
+    assert losses[0] != losses[1] and abs(losses[1] - losses[0]) < 0.02
+    assert sizes[1] < 0.26 * sizes[0]
+    engine = Engine(smollm2.model, num_blocks=8, pool=QuantisedBlockPool)
+    completion = engine.add(Request(smollm2.tokenizer.encode(TEXTS[0]).ids, 2))
+    engine.run()
+    assert smollm2.tokenizer.decode(completion.ids).startswith(" Paris")
