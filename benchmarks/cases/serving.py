@@ -2,7 +2,7 @@
 
 Each request has a prompt and the number of tokens that it wants; lengths differ, as they do for users (log-normal, with
 the means of the Alpaca data after Kwon et al. 2023, section 6.1: 19 and 58 tokens, from 4 to 256). All ways choose the
-likeliest token:
+likeliest token, until <eos> or as many as were wanted:
 
 - `Engine`: continuous batching over a paged cache;
 - `generate`, one by one: each request alone;
@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 
+from attn_core.data import Vocab
 from attn_core.decode import generate
 from attn_core.pretrained import smollm2_file
 from attn_core.serving import Engine, Request
@@ -59,20 +60,25 @@ def engine_for(model: LanguageModel, asked: Asked) -> Engine:
 def by_engine(model: LanguageModel, asked: Asked) -> Answers:
     """Continuous batching."""
     engine = engine_for(model, asked)
-    completions = [engine.add(Request(prompt, new, stop_ids=())) for prompt, new in asked]
+    completions = [engine.add(Request(prompt, new)) for prompt, new in asked]
     engine.run()
     return [completion.ids for completion in completions]
 
 
+def until_eos(ids: list[int]) -> list[int]:
+    """The tokens before <eos>, or all."""
+    return ids[: ids.index(Vocab.EOS)] if Vocab.EOS in ids else ids
+
+
 def one_by_one(model: LanguageModel, asked: Asked) -> Answers:
     """Our loop, each request alone."""
-    return [generate(model, [prompt], max_new_tokens=new)[0].ids for prompt, new in asked]
+    return [until_eos(generate(model, [prompt], max_new_tokens=new)[0].ids) for prompt, new in asked]
 
 
 def one_batch(model: LanguageModel, asked: Asked) -> Answers:
     """Our loop, all requests together until the longest answer is done."""
     found = generate(model, [prompt for prompt, _ in asked], max_new_tokens=max(new for _, new in asked))
-    return [each.ids[:new] for each, (_, new) in zip(found, asked, strict=True)]
+    return [until_eos(each.ids[:new]) for each, (_, new) in zip(found, asked, strict=True)]
 
 
 def theirs_one_by_one(model: Any, asked: Asked) -> Answers:
@@ -86,9 +92,9 @@ def theirs_one_batch(model: Any, asked: Asked) -> Answers:
     padded = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt, _ in asked])
     mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt, _ in asked])
     out = model.generate(
-        padded, attention_mask=mask, do_sample=False, max_new_tokens=new, min_new_tokens=new, pad_token_id=0
+        padded, attention_mask=mask, do_sample=False, max_new_tokens=new, eos_token_id=Vocab.EOS, pad_token_id=Vocab.EOS
     )
-    return [row[longest : longest + own].tolist() for row, (_, own) in zip(out, asked, strict=True)]
+    return [until_eos(row[longest : longest + own].tolist()) for row, (_, own) in zip(out, asked, strict=True)]
 
 
 def prepare(make: Callable[[bool, torch.dtype], Any], way: Way, *, count: int, quick: bool) -> Work:
@@ -112,12 +118,8 @@ def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:
 def report(works: Mapping[str, Work], seconds: Mapping[str, list[float]], *, count: int, quick: bool) -> dict[str, Any]:
     """Tokens per second, the engine's times to the first token, and the memory of the caches."""
     asked = requests(count, quick)
-    tokens = sum(new for _, new in asked)
-    found: dict[str, Any] = {
-        name: {"tokens_per_second": round(tokens / statistics.median(times), 1)} for name, times in seconds.items()
-    }
     engine = engine_for(our_model(quick, torch.float32), asked)
-    completions = [engine.add(Request(prompt, new, stop_ids=())) for prompt, new in asked]
+    completions = [engine.add(Request(prompt, new)) for prompt, new in asked]
     began, firsts, used = time.perf_counter(), [0.0] * count, 0
     while engine.unfinished:
         engine.step()
@@ -125,6 +127,10 @@ def report(works: Mapping[str, Work], seconds: Mapping[str, list[float]], *, cou
         for number, completion in enumerate(completions):
             if completion.ids and not firsts[number]:
                 firsts[number] = time.perf_counter() - began
+    tokens = sum(len(completion.ids) for completion in completions)
+    found: dict[str, Any] = {
+        name: {"tokens_per_second": round(tokens / statistics.median(times), 1)} for name, times in seconds.items()
+    }
     longest = max(len(prompt) for prompt, _ in asked) + max(new for _, new in asked)
     found["Engine"] |= {
         "first_token_median": round(statistics.median(firsts), 3),
@@ -165,7 +171,7 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
                 torch.float32,
                 ours={"Engine": functools.partial(prepare, our_model, by_engine, **setting)},
                 peers={name: functools.partial(prepare, *way, **setting) for name, way in ways.items()},
-                rounds=3,
+                rounds=3 if count < 32 else 2,
                 tolerance=0.0,
                 report=functools.partial(report, **setting),
             )
