@@ -26,6 +26,8 @@ QUIET = [
 ]
 # Milliseconds: on a busy machine a large page may take ten times as long as its few seconds.
 TIMEOUT = 60_000
+# A widget is drawn again in the first frame, when its width is known: what was found before is no more on the page.
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -120,6 +122,8 @@ def show(lend, tmp_path):
                 encoding="utf-8",
             )
             page.goto(path.as_uri())
+            if options.get("java_script_enabled", True):
+                page.evaluate(DRAWN)
             yield page
         bad.extend(wrong)
 
