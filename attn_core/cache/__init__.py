@@ -1,6 +1,6 @@
 """What attention keeps between two calls: keys and values in one piece or in blocks, or a recurrent state."""
 
-from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement
+from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement, StreamingWindow
 from attn_core.cache.contiguous import KVCache
 from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import BlockPool, PagedKVCache, as_tensors, gathered_attention, paged_attention
@@ -22,6 +22,7 @@ __all__ = [
     "Placement",
     "QuantisedBlockPool",
     "RecurrentState",
+    "StreamingWindow",
     "as_tensors",
     "gathered_attention",
     "paged_attention",

@@ -10,6 +10,7 @@ Source: Kwon et al. 2023, sections 4.2 to 4.4.
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from attn_core.contract import check_integer
@@ -27,6 +28,40 @@ class Placement(NamedTuple):
 
     slots: list[tuple[int, int]]
     copies: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class StreamingWindow:
+    """Each token attends to the last ``size`` tokens, itself included, and to the first ``sinks`` of the text.
+
+    So a text of any length holds a bounded number of blocks: ``BlockTables.drop`` gives back the ``unseen`` ones
+    between the first tokens and the window. The rule speaks of positions in the text. Answers therefore do not depend
+    on the size of blocks, or on how a text is cut into calls.
+
+    Positions stay those of the text. Xiao et al. number the tokens in the cache anew in each step, so that no distance
+    exceeds those of training; here the distance to the sinks grows with the text.
+
+    Raises:
+        ValueError: if ``size`` is not an integer of at least 1, or ``sinks`` not one of at least 0.
+
+    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", section 3.2.
+    """
+
+    size: int
+    sinks: int = 4
+
+    def __post_init__(self) -> None:
+        check_integer("size", self.size)
+        check_integer("sinks", self.sinks, at_least=0)
+
+    def unseen(self, length: int, block_size: int) -> range:
+        """The blocks of a text of ``length`` tokens that no later token attends to, as indices of its table."""
+        first = -(-self.sinks // block_size)
+        return range(first, max(first, (length + 1 - self.size) // block_size))
+
+    def most_blocks(self, tokens: int, block_size: int) -> int:
+        """How many blocks a text holds at most while it grows by up to ``tokens`` tokens at a time."""
+        return -(-self.sinks // block_size) + (self.size + tokens + 2 * block_size - 3) // block_size
 
 
 class BlockTables:
@@ -82,12 +117,14 @@ class BlockTables:
         filled: Counter[int] = Counter()
         for sequence, table in self._tables.items():
             for i, block in enumerate(table):
+                if block < 0:
+                    continue
                 held = min(self.block_size, self._lengths[sequence] - i * self.block_size)
                 filled[block] = max(filled[block], held)
         return filled.total()
 
     def table(self, sequence: int) -> list[int]:
-        """The sequence's blocks, in the order of its tokens: a copy."""
+        """The sequence's blocks, in the order of its tokens: a copy. Where a block was dropped, it holds −1."""
         return list(self._table(sequence))
 
     def length(self, sequence: int) -> int:
@@ -109,8 +146,10 @@ class BlockTables:
         tokens = length if tokens is None else tokens
         check_integer("tokens", tokens, at_least=0, at_most=length)
         shared = table[: self._blocks(tokens)]
+        self._check_end(shared, tokens)
         for block in shared:
-            self._references[block] += 1
+            if block >= 0:
+                self._references[block] += 1
         return self._add(shared, tokens)
 
     def free(self, sequence: int) -> None:
@@ -123,10 +162,28 @@ class BlockTables:
         table = self._table(sequence)
         check_integer("tokens", tokens, at_least=0, at_most=self._lengths[sequence])
         kept = self._blocks(tokens)
+        self._check_end(table[:kept], tokens)
         for block in reversed(table[kept:]):
-            self._release(block)
+            if block >= 0:
+                self._release(block)
         del table[kept:]
         self._lengths[sequence] = tokens
+
+    def drop(self, sequence: int, blocks: range) -> None:
+        """Give back these full blocks of the sequence, indices of its table, whose tokens nobody reads again.
+
+        The table holds −1 in their place; all other tokens keep their slots. Blocks dropped before stay so.
+
+        Raises:
+            ValueError: if the sequence has not filled all of these blocks.
+        """
+        table = self._table(sequence)
+        full = self._lengths[sequence] // self.block_size
+        check_integer("blocks", blocks.stop if blocks else 0, at_least=0, at_most=full)
+        for index in reversed(blocks):
+            if table[index] >= 0:
+                self._release(table[index])
+                table[index] = -1
 
     def append(self, sequence: int, tokens: int) -> Placement:
         """Make room for so many new tokens of one sequence; raises as ``append_all``."""
@@ -185,6 +242,11 @@ class BlockTables:
             return False
         last = self._tables[sequence][-1]
         return self._references[last] - (left or {}).get(last, 0) > 1
+
+    def _check_end(self, table: list[int], tokens: int) -> None:
+        """The next token can be written: the block that it shares with those before it was not dropped."""
+        if tokens % self.block_size and table[-1] < 0:
+            raise ValueError(f"tokens: expected an end within a block that the sequence still has, got {tokens}")
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.block_size)

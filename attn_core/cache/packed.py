@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from attn_core.cache.block_tables import BlockTables
+from attn_core.cache.block_tables import BlockTables, StreamingWindow
 from attn_core.cache.paged import BlockPool, paged_attention
 from attn_core.cache.protocol import Cache
 from attn_core.contract import check_integer, shown
@@ -19,15 +19,23 @@ from attn_core.contract import check_integer, shown
 class _Batch:
     """What the layers share: each row's position and slot, and the rows of each sequence beside its block table."""
 
-    def __init__(self, tables: BlockTables, tokens: Mapping[int, range], device: torch.device) -> None:
-        size = tables.block_size
+    def __init__(
+        self,
+        tables: BlockTables,
+        tokens: Mapping[int, range],
+        device: torch.device,
+        window: StreamingWindow | None,
+    ) -> None:
+        size, self.window = tables.block_size, window
         self.positions: list[int] = []
         slots: list[tuple[int, int]] = []
         # Sequences with equally many new tokens attend together: those that decode, for instance.
         alike: dict[int, list[tuple[int, list[int], int]]] = defaultdict(list)
         for sequence, new in tokens.items():
             blocks = tables.table(sequence)
-            alike[len(new)].append((len(self.positions), blocks[: -(-new.stop // size)], new.stop))
+            unseen = range(0) if window is None else window.unseen(new.start, size)  # blocks that are not read
+            read = blocks[: unseen.start] + blocks[unseen.stop : -(-new.stop // size)]
+            alike[len(new)].append((len(self.positions), read, new.stop - len(unseen) * size))
             self.positions += new
             slots += [(blocks[i // size], i % size) for i in new]
         self.slots = torch.tensor(slots, device=device)
@@ -54,9 +62,16 @@ class PackedKVCache(Cache):
 
     @classmethod
     def for_layers(
-        cls, tables: BlockTables, pools: Sequence[BlockPool], tokens: Mapping[int, range]
+        cls,
+        tables: BlockTables,
+        pools: Sequence[BlockPool],
+        tokens: Mapping[int, range],
+        *,
+        window: StreamingWindow | None = None,
     ) -> list["PackedKVCache"]:
         """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence.
+
+        With a ``window``, each token attends to the first and the last of those before it.
 
         Raises:
             ValueError: if there is no pool or no sequence, or these are not consecutive tokens that a sequence has.
@@ -67,7 +82,7 @@ class PackedKVCache(Cache):
             check_integer("tokens", new.stop, at_most=tables.length(sequence))
             if not new or new.step != 1 or new.start < 0:
                 raise ValueError(f"tokens: expected consecutive tokens of sequence {sequence}, got {new}")
-        batch = _Batch(tables, tokens, pools[0].keys.device)
+        batch = _Batch(tables, tokens, pools[0].keys.device, window)
         return [cls(batch, pool) for pool in pools]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -80,6 +95,6 @@ class PackedKVCache(Cache):
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
         for rows, table, lengths in self._batch.groups:
             queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            attended = paged_attention(queries, *self.pool.read(table), lengths)
+            attended = paged_attention(queries, *self.pool.read(table), lengths, window=self._batch.window)
             out[rows, :, 0] = attended.transpose(1, 2)
         return out

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attn_core import masks
-from attn_core.cache.block_tables import BlockTables
+from attn_core.cache.block_tables import BlockTables, StreamingWindow
 from attn_core.cache.protocol import KeyValueCache, check_like, check_tokens
 from attn_core.contract import (
     accum_dtype,
@@ -35,7 +35,14 @@ _QUERY_TILE = 128
 
 
 def gathered_attention(
-    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, *, scale: float | None = None
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float | None = None,
+    window: StreamingWindow | None = None,
 ) -> Tensor:
     """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
     k, v = (gather(store, table, lengths) for store in (keys, values))
@@ -43,6 +50,9 @@ def gathered_attention(
         q.device, non_blocking=True
     )  # so many of the row's keys come before its first query
     mask = masks.causal(q.shape[2], k.shape[2], before)
+    if window is not None:
+        past = masks.causal(q.shape[2], k.shape[2], before - window.size)  # what comes before each query's window
+        mask &= ~past | (torch.arange(k.shape[2], device=k.device) < window.sinks)
     return attention(q, k, v, mask=mask, scale=scale)
 
 
@@ -61,7 +71,14 @@ def gather(store: Tensor, table: Tensor, lengths: Tensor) -> Tensor:
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, *, scale: float | None = None
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float | None = None,
+    window: StreamingWindow | None = None,
 ) -> Tensor:
     """Causal softmax attention of each row's last tokens to all of the row's tokens, read through its block table.
 
@@ -73,6 +90,9 @@ def paged_attention(
     fewer than T new tokens is padded in front, and what comes out there has no meaning. Only the first
     ``ceil(lengths[b] / block_size)`` entries of a row of the table are used, and no slot past the row's length: the
     others may hold anything. For inference: no gradient is passed back.
+
+    With a ``window`` each query sees only the first and the last of these tokens. Blocks that it hides from all queries
+    (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length.
 
     On a CPU the cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one
     block where that is more), and so do the scores. Half precision is converted tile by tile. On CUDA, few queries read
@@ -93,10 +113,10 @@ def paged_attention(
         if suits(q, keys, values):
             with torch.no_grad():
                 scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
-                return split_attention(q, keys, values, table, lengths, scale)
+                return split_attention(q, keys, values, table, lengths, scale, window=window)
     if not in_tiles(q.device):
         with torch.no_grad(), without_autocast(q):
-            return gathered_attention(q, keys, values, table, lengths, scale=scale)
+            return gathered_attention(q, keys, values, table, lengths, scale=scale, window=window)
     # The entries that are not used name block 0, which always exists.
     table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
     tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
@@ -115,13 +135,21 @@ def paged_attention(
                 width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
                 lengths_seen = [counts[row] for row in rows]
                 out[rows, :, begin:end] = _attend(
-                    q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer
+                    q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer, window
                 )
     return out
 
 
 def _attend(
-    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: list[int], scale: float, width: int, buffer: Tensor
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: list[int],
+    scale: float,
+    width: int,
+    buffer: Tensor,
+    window: StreamingWindow | None,
 ) -> Tensor:
     """``paged_attention`` of some rows, ``width`` blocks of each at a time."""
     (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
@@ -142,6 +170,10 @@ def _attend(
             scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
             for row, length in enumerate(lengths):  # a weight of 0 does not silence NaN in a slot never written
                 tile[row, :, max(length - start, 0) :].zero_()
+        if window is not None and start < max(lengths) - window.size:
+            slots = torch.arange(start, stop, device=q.device)
+            hidden = (slots >= window.sinks) & (slots < visible[..., None] - window.size)
+            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
         online.add(scores, tile)
     return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
 

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attn_core.cache.block_tables import StreamingWindow
 from attn_core.mechanisms.flash_triton import LARGEST_HEAD
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E
 
@@ -24,9 +25,10 @@ MOST_ROWS, MOST_PARTS = 64, 64
 def _read_part(q, keys, values, table, lengths, out, logsumexp, sizes, scale, strides, SHAPE: tl.constexpr):  # type: ignore[no-untyped-def]
     """One part of a row's keys: what the queries of one key head get from it, and their logarithms of sums, base 2.
 
-    Row r is query r % T of one of the heads; query i of T sees the row's first ``length − T + i + 1`` keys.
+    Row r is query r % T of one of the heads; query i of T sees the row's first ``length − T + i + 1`` keys, and of
+    these the first ``sinks`` and the last ``window``.
     """
-    rows_of_q, queries, blocks_in_row, block_size, part_size = sizes
+    rows_of_q, queries, blocks_in_row, block_size, part_size, window, sinks = sizes
     ROWS: tl.constexpr = SHAPE[0]
     D: tl.constexpr = SHAPE[1]
     WIDTH: tl.constexpr = SHAPE[2]
@@ -55,7 +57,9 @@ def _read_part(q, keys, values, table, lengths, out, logsumexp, sizes, scale, st
         shown = there[:, None] & (columns_v < DV)[None, :]
         v_tile = tl.load(v_rows[:, None] + columns_v[None, :], mask=shown, other=0.0)
         scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * scale
-        scores = tl.where(there[None, :] & (tokens[None, :] <= last[:, None]), scores, float("-inf"))
+        seen = there[None, :] & (tokens[None, :] <= last[:, None])
+        seen = seen & ((tokens[None, :] < sinks) | (tokens[None, :] > last[:, None] - window))
+        scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         base = tl.where(higher == float("-inf"), 0.0, higher)  # −inf − (−inf) would be NaN
         weights = tl.exp2(scores - base[:, None])
@@ -100,7 +104,15 @@ def suits(q: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def split_attention(
-    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, scale: float, *, parts: int | None = None
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    scale: float,
+    *,
+    window: StreamingWindow | None = None,
+    parts: int | None = None,
 ) -> Tensor:
     """``paged_attention`` of the few queries that ``suits`` accepts, its arguments checked already: ``(B, H, T, Dv)``.
 
@@ -125,6 +137,7 @@ def split_attention(
     found = torch.empty(batch, groups, parts, rows, value_size, dtype=torch.float32, device=q.device)
     logsumexp = torch.empty(batch, groups, parts, rows, dtype=torch.float32, device=q.device)
     lengths = lengths.to(q.device, non_blocking=True)
+    seen = (longest, 0) if window is None else (window.size, window.sinks)
     with torch.cuda.device_of(q):
         _read_part[parts, groups, batch](
             q.reshape(batch, groups, rows, size).contiguous(),
@@ -134,7 +147,7 @@ def split_attention(
             lengths,
             found,
             logsumexp,
-            (rows, queries, table.shape[1], block_size, part_size),
+            (rows, queries, table.shape[1], block_size, part_size, *seen),
             scale * LOG2_E.value,
             (*keys.stride()[:3], *values.stride()[:3]),
             (rows_of_tile, size, width, value_size, width_v, step),

@@ -1,13 +1,14 @@
 """The engine: requests in, tokens out as they come."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
 
-from attn_core.cache import BlockPool
+from attn_core.cache import BlockPool, StreamingWindow
 from attn_core.contract import check_integer, kind
 from attn_core.decode import argmax
 from attn_core.decode.hypothesis import evaluating
@@ -27,14 +28,15 @@ class Engine:
     model without padding (``PackedKVCache``). With ``prefix_caching``, prompts that begin alike share the blocks of
     their beginning, even when one comes after the other has finished (``PrefixTables``). ``decode`` turns token ids
     into text, for requests with stop strings. A ``drafter`` makes decoding speculative. ``pool`` is what
-    stores keys and values: ``QuantisedBlockPool`` does so in 8 bits.
+    stores keys and values: ``QuantisedBlockPool`` does so in 8 bits. With a ``window`` every token attends to the first
+    and the last of those before it, and a request holds a bounded number of blocks, however long its text grows.
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them; with 8 bits
-    they do unless rounding decides.
+    they do unless rounding decides. With a window they are those of a model whose layers have it.
 
     Raises:
         ValueError: if ``PagedModel`` refuses ``model`` or the draft model, their vocabularies differ, a size is below
-            1, or ``token_budget`` is too small for one request with its drafts.
+            1, ``token_budget`` is too small for one request with its drafts, or ``num_blocks`` for the window.
     """
 
     def __init__(
@@ -47,16 +49,18 @@ class Engine:
         prefix_caching: bool = True,
         pool: type[BlockPool] = BlockPool,
         drafter: PromptLookup | DraftModel | None = None,
+        window: StreamingWindow | None = None,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
         check_integer("token_budget", token_budget, at_least=1 + (drafter.num_tokens if drafter else 0))
         self.model, self.drafter, self.prefix_caching, self.decode = model, drafter, prefix_caching, decode
         self.tables = PrefixTables(num_blocks, block_size)
-        self.scheduler = Scheduler(self.tables, token_budget)
+        self.scheduler = Scheduler(self.tables, token_budget, window)
+        check_integer("num_blocks", num_blocks, at_least=1 if window is None else self.scheduler.most_blocks)
         self.drafted = self.accepted = 0  # how many tokens were drafted, and how many of them stayed
-        self._paged, self._draft_paged = PagedModel(model, self.tables, pool=pool), None
+        self._paged, self._draft_paged = PagedModel(model, self.tables, pool=pool, window=window), None
         if isinstance(drafter, DraftModel):
-            self._draft_paged = PagedModel(drafter.model, self.tables, pool=pool)
+            self._draft_paged = PagedModel(drafter.model, self.tables, pool=pool, window=window)
             sizes = model.config.vocab_size, drafter.model.config.vocab_size
             if sizes[0] != sizes[1]:
                 raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")
@@ -81,8 +85,8 @@ class Engine:
         if most >= vocab_size:
             raise ValueError(f"prompt: expected token ids from 0 to {vocab_size - 1}, got {most}")
         capacity = self.tables.num_blocks * self.tables.block_size
-        room = min(getattr(model.embedding.positions, "max_length", capacity) for model in self._models)
-        room = min(room, capacity)
+        rooms = [getattr(model.embedding.positions, "max_length", math.inf) for model in self._models]
+        room = min(rooms if self.scheduler.window else [*rooms, capacity])
         longest = len(request.prompt) + request.max_new_tokens - 1  # the last token is not read
         if longest > room:
             parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
@@ -148,6 +152,7 @@ class Engine:
                 self.tables.truncate(completion.sequence, len(completion) - 1)
             if self.prefix_caching:
                 self.tables.register(completion.sequence, completion.tokens)
+            self.scheduler.drop_unseen(completion)
             if reason is not None:
                 self._finish(completion, reason)
         return new

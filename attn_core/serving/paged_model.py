@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attn_core.cache import BlockPool, BlockTables, PackedKVCache
+from attn_core.cache import BlockPool, BlockTables, PackedKVCache, StreamingWindow
 from attn_core.contract import kind
 from attn_core.mechanisms.dense import is_plain_softmax
 from attn_core.multi_head import MultiHeadAttention
@@ -17,17 +17,25 @@ from attn_core.transformer import LanguageModel
 class PagedModel:
     """A ``LanguageModel``, and a ``pool`` of blocks for each of its layers.
 
-    Several models may share one ``BlockTables``.
+    Several models may share one ``BlockTables``. With a ``window``, each token attends to the first and the last of
+    those before it.
 
     Raises:
         ValueError: if ``model`` is not a ``LanguageModel`` with softmax attention over every key in each layer
             (``MultiHeadAttention``, ``Dense``), or its positions add to the scores (``ALiBi``).
     """
 
-    def __init__(self, model: LanguageModel, tables: BlockTables, *, pool: type[BlockPool] = BlockPool) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        tables: BlockTables,
+        *,
+        pool: type[BlockPool] = BlockPool,
+        window: StreamingWindow | None = None,
+    ) -> None:
         if not isinstance(model, LanguageModel):
             raise ValueError(f"model: expected a LanguageModel, got {kind(model)}")
-        self.model, self.tables = model, tables
+        self.model, self.tables, self.window = model, tables, window
         self.device = next(model.parameters()).device
         self.pools: list[BlockPool] = []
         layers: Any = model.stack.layers
@@ -48,7 +56,7 @@ class PagedModel:
         Returns the logits ``(len(rows), V)`` after these rows, of the tokens of all sequences one after the other.
         """
         ranges = {sequence: range(begin, begin + len(ids)) for sequence, (begin, ids) in tokens.items()}
-        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges)
+        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges, window=self.window)
         packed = torch.tensor([token for _, ids in tokens.values() for token in ids], device=self.device)
         vectors = self.model.read(packed[:, None], caches)[:, 0]
         return self.model.embedding.logits(vectors[torch.tensor(rows, dtype=torch.long, device=self.device)])

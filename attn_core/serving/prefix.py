@@ -54,7 +54,9 @@ class PrefixTables(BlockTables):
         for name in self._hashes(tokens[: self.length(sequence)], hashes):
             block = table[len(hashes)]
             hashes.append(name)
-            if name not in self._block_of and block not in self._hash_of:  # otherwise the first one found stays
+            if (
+                block >= 0 and name not in self._block_of and block not in self._hash_of
+            ):  # otherwise the first one found stays
                 self._block_of[name], self._hash_of[block] = block, name
 
     def truncate(self, sequence: int, tokens: int) -> None:

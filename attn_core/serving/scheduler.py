@@ -2,6 +2,7 @@
 
 import bisect
 
+from attn_core.cache import StreamingWindow
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion
 
@@ -21,11 +22,16 @@ class Scheduler:
     before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation). The
     running requests are always older than the waiting ones, and the oldest can always go on, so each one finishes.
 
+    With a ``window``, a running request gives back the blocks that no later token of it attends to (``drop_unseen``).
+
     Source: Yu et al. 2022; Agrawal et al. 2024 (chunked prefill); Kwon et al. 2023, section 4.5 (preemption).
     """
 
-    def __init__(self, tables: PrefixTables, token_budget: int) -> None:
-        self.tables, self.token_budget = tables, token_budget
+    def __init__(self, tables: PrefixTables, token_budget: int, window: StreamingWindow | None = None) -> None:
+        self.tables, self.token_budget, self.window = tables, token_budget, window
+        self.most_blocks = tables.num_blocks  # of one request
+        if window is not None:
+            self.most_blocks = window.most_blocks(token_budget, tables.block_size)
         self.waiting: list[Completion] = []
         self.running: list[Completion] = []
         self.preemptions = self._step = 0
@@ -39,6 +45,12 @@ class Scheduler:
         """Forget a request wherever it is, and free its blocks."""
         (self.waiting if completion.sequence < 0 else self.running).remove(completion)
         self._free(completion)
+
+    def drop_unseen(self, completion: Completion) -> None:
+        """Give back the blocks that no token still to be read attends to."""
+        if self.window is not None:
+            held = self.tables.length(completion.sequence)
+            self.tables.drop(completion.sequence, self.window.unseen(held, self.tables.block_size))
 
     def decoding(self, completion: Completion) -> bool:
         """Whether all but the last of its tokens are read, and the last is one that the model has given."""
@@ -98,6 +110,7 @@ class Scheduler:
             # The last token is read in any case, for its logits.
             known = completion.tokens[: len(completion) - bool(completion.ids) - 1]
             completion.sequence = self.tables.add_sequence(known)
+            self.drop_unseen(completion)
             missing = self.missing(completion)
             # Its whole prompt must fit, with a block to spare for each that runs: otherwise it would soon be preempted.
             if not self._fits(completion, missing, spare=len(self.running)):
@@ -108,7 +121,8 @@ class Scheduler:
             self._grow(plan, completion, min(missing, left))
 
     def _fits(self, completion: Completion, tokens: int, spare: int = 0) -> bool:
-        return self.tables.blocks_needed({completion.sequence: tokens}) + spare <= self.tables.free_blocks
+        needed = min(self.tables.blocks_needed({completion.sequence: tokens}), self.most_blocks)
+        return needed + spare <= self.tables.free_blocks
 
     def _free(self, completion: Completion) -> None:
         if completion.sequence >= 0:

@@ -59,6 +59,7 @@ SOURCES = {
     },
     "11_kv_cache": {"671": "DeepSeek-AI 2025, section 4.2"},
     "12_serving": {
+        "19": "Kwon et al. 2023, section 6.1: the mean of the Alpaca data's prompts",
         "1960": "a decade",
         "26": "Kwon et al. 2023, section 7.1",
     },

@@ -12,23 +12,40 @@ from attn_core.cache import BlockTables, OutOfBlocks
 
 
 class Paging(RuleBasedStateMachine):
-    """``kept`` is what each sequence should hold; ``memory`` stands for the pool, {(block, offset): token}."""
+    """``kept`` is what each sequence should hold; ``memory`` stands for the pool, {(block, offset): token}.
+
+    ``dropped`` has the indices of each sequence's dropped blocks.
+    """
 
     kind = BlockTables
 
     def __init__(self):
         super().__init__()
         self.kept, self.ever, self.memory, self.names = {}, set(), {}, itertools.count()
+        self.dropped = {}
         self.tables = None
 
     @initialize(num_blocks=st.sampled_from([2, 8, 30]), block_size=st.sampled_from([1, 2, 4, 5]))
     def make(self, num_blocks, block_size):
         self.tables = self.kind(num_blocks, block_size)
 
-    def add(self, sequence, tokens):
+    def add(self, sequence, tokens, dropped=()):
         assert sequence not in self.ever, "a number is never given twice"
         self.ever.add(sequence)
         self.kept[sequence] = tokens
+        self.dropped[sequence] = {index for index in dropped if index * self.tables.block_size < len(tokens)}
+
+    def ends_in_a_dropped_block(self, sequence, tokens):
+        """Whether a text that is cut there could not go on; the tables say so, and nothing has changed."""
+        size = self.tables.block_size
+        if tokens % size == 0 or tokens // size not in self.dropped[sequence]:
+            return False
+        before = self.seen()
+        for cut in (self.tables.fork, self.tables.truncate):
+            with pytest.raises(ValueError, match="^tokens: expected an end within a block"):
+                cut(sequence, tokens)
+        assert self.seen() == before
+        return True
 
     def some(self, data):
         return data.draw(st.sampled_from(sorted(self.kept)), label="sequence")
@@ -88,9 +105,11 @@ class Paging(RuleBasedStateMachine):
             tokens, child = len(self.kept[sequence]), self.tables.fork(sequence)
         else:
             tokens = data.draw(st.integers(0, len(self.kept[sequence])), label="tokens")
+            if self.ends_in_a_dropped_block(sequence, tokens):
+                return
             child = self.tables.fork(sequence, tokens)
         assert self.tables.free_blocks == free, "sharing costs nothing"
-        self.add(child, self.kept[sequence][:tokens])
+        self.add(child, self.kept[sequence][:tokens], self.dropped[sequence])
         if data.draw(st.booleans(), label="both go on"):
             self.grow({sequence: 1, child: 1})
 
@@ -99,8 +118,25 @@ class Paging(RuleBasedStateMachine):
     def truncate(self, data):
         sequence = self.some(data)
         tokens = data.draw(st.integers(0, len(self.kept[sequence])), label="tokens")
+        if self.ends_in_a_dropped_block(sequence, tokens):
+            return
         self.tables.truncate(sequence, tokens)
         del self.kept[sequence][tokens:]
+        self.dropped[sequence] = {i for i in self.dropped[sequence] if i * self.tables.block_size < tokens}
+
+    @precondition(lambda self: self.kept)
+    @rule(data=st.data())
+    def drop(self, data):
+        sequence = self.some(data)
+        full = len(self.kept[sequence]) // self.tables.block_size
+        stop = data.draw(st.integers(0, full), label="stop")
+        blocks = range(data.draw(st.integers(0, stop), label="start"), stop)
+        self.tables.drop(sequence, blocks)
+        self.dropped[sequence].update(blocks)
+        before = self.seen()
+        with pytest.raises(ValueError, match="^blocks: expected an integer"):
+            self.tables.drop(sequence, range(full + 1))
+        assert self.seen() == before
 
     @precondition(lambda self: self.kept)
     @rule(data=st.data())
@@ -119,15 +155,17 @@ class Paging(RuleBasedStateMachine):
         size, reachable = self.tables.block_size, set()
         for sequence, tokens in self.kept.items():
             table = self.tables.table(sequence)
-            slots = [(table[i // size], i % size) for i in range(self.tables.length(sequence))]
-            assert [self.memory[slot] for slot in slots] == tokens
+            assert {index for index, block in enumerate(table) if block < 0} == self.dropped[sequence]
+            left = [i for i in range(self.tables.length(sequence)) if i // size not in self.dropped[sequence]]
+            slots = [(table[i // size], i % size) for i in left]
+            assert [self.memory[slot] for slot in slots] == [tokens[i] for i in left]
             reachable.update(slots)
         assert self.tables.filled_slots == len(reachable)
 
     @precondition(lambda self: self.tables is not None)
     @invariant()
     def no_block_is_lost_or_counted_wrongly(self):
-        owners = Counter(block for sequence in self.kept for block in self.tables.table(sequence))
+        owners = Counter(block for sequence in self.kept for block in self.tables.table(sequence) if block >= 0)
         for block in range(self.tables.num_blocks):
             assert self.tables.references(block) == owners[block]
         assert self.tables.used_blocks == len(owners)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attn_core.cache import BlockPool, BlockTables, PackedKVCache
+from attn_core.cache import BlockPool, BlockTables, PackedKVCache, StreamingWindow
 from attn_core.mechanisms.dense import Dense, attention
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
@@ -36,6 +36,50 @@ def test_however_the_tokens_are_packed_each_sees_its_own_sequence():
             found[sequences.index(s)].append(part)
     for parts, whole in zip(found, expected, strict=True):
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("window", [StreamingWindow(4, 1), StreamingWindow(1, 0), StreamingWindow(5, 4)])
+def test_with_a_window_blocks_that_were_dropped_are_not_read(window):
+    layer = MultiHeadAttention(8, 4, num_kv_heads=2, positions=Rotary(2)).double()
+    text = torch.randn(1, 30, 8, dtype=torch.float64)
+    position = torch.arange(30)
+    distance = position[:, None] - position
+    expected = layer(text, mask=(distance >= 0) & ((distance < window.size) | (position < window.sinks)))[0]
+    tables, pool, (sequence,) = cached(layer, 1)
+    found, begin = [], 0
+    for count in (5, 1, 1, 7, 1, 2, 1, 1, 6, 1, 1, 1, 2):
+        tables.append(sequence, count)
+        (cache,) = PackedKVCache.for_layers(tables, [pool], {sequence: range(begin, begin + count)}, window=window)
+        with torch.no_grad():
+            found.append(layer(text[0, begin : begin + count, None], causal=True, cache=cache)[:, 0])
+        begin += count
+        tables.drop(sequence, window.unseen(begin, 3))
+        for block in set(range(9)) - set(tables.table(sequence)):
+            pool.keys[block], pool.values[block] = torch.nan, torch.nan
+        assert tables.used_blocks <= window.most_blocks(7, 3)
+    torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 5])
+@pytest.mark.parametrize("tokens", [1, 3, 8])
+@pytest.mark.parametrize("size", [1, 2, 6, 11])
+def test_no_text_holds_more_blocks_than_its_window_says(size, tokens, block_size):
+    for sinks in (0, 1, 7):
+        window = StreamingWindow(size, sinks)
+        held = [
+            -(-(length + new) // block_size) - len(window.unseen(length, block_size))
+            for length in range(80)
+            for new in range(1, tokens + 1)
+        ]
+        assert max(held) == window.most_blocks(tokens, block_size)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"), [((0,), "size: expected an integer of at least 1"), ((3, -1), "sinks: expected an integer")]
+)
+def test_a_window_that_sees_nothing_is_refused(sizes, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        StreamingWindow(*sizes)
 
 
 def test_a_mechanism_that_blocks_do_not_have_is_refused_and_attention_is_not():

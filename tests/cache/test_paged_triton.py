@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attn_core.cache import paged_attention
+from attn_core.cache import StreamingWindow, paged_attention
 from attn_core.cache.paged import gathered_attention
 from tests import reference
 
@@ -74,6 +74,15 @@ def test_the_parts_make_up_the_whole(name, parts):
     expected = gathered_attention(*(x.double() for x in given[:3]), *given[3:], scale=0.3)
     assert out.dtype == torch.float32
     assert (out - expected).abs().max() < reference.tolerance(torch.float32)
+
+
+@interpreted
+@pytest.mark.parametrize("window", [StreamingWindow(7, 2), StreamingWindow(1, 0), StreamingWindow(100, 4)])
+@pytest.mark.parametrize("parts", [1, 5])
+def test_of_a_window_only_the_first_and_the_last_keys_are_seen(window, parts):
+    batch = drawn(4, 2, 3, 16, 16, (37, 3, 16), 4)
+    found = split_attention(*batch, 0.25, window=window, parts=parts)
+    torch.testing.assert_close(found, gathered_attention(*batch, scale=0.25, window=window), rtol=0, atol=1e-5)
 
 
 @interpreted

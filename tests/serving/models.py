@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from attn_core.decode import generate
+from attn_core.mechanisms.dense import attention
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 
@@ -38,14 +39,31 @@ def small_model(seed=0, *, vocab_size=VOCAB, num_layers=2, positions=lambda: Rot
 
 
 @functools.cache
-def shared_model(seed=0):
-    return small_model(seed)
+def shared_model(seed=0, window=None):
+    """With a ``StreamingWindow``, each layer computes all scores and masks what lies outside."""
+    model = small_model(seed)
+    for layer in model.stack.layers if window is not None else ():
+        layer.attention.mechanism = Windowed(window)
+    return model
+
+
+class Windowed(nn.Module):
+    def __init__(self, window):
+        super().__init__()
+        self.window = window
+
+    def forward(self, q, k, v, *, mask=None, bias=None, causal=True):
+        assert mask is None and bias is None and causal
+        position = torch.arange(k.shape[2])
+        distance = position[-q.shape[2] :, None] - position
+        near = (distance < self.window.size) | (position < self.window.sinks)
+        return attention(q, k, v, mask=near & (distance >= 0))
 
 
 @functools.cache
-def plain(prompt, max_new_tokens, seed=0):
+def plain(prompt, max_new_tokens, seed=0, window=None):
     """The ids of the plain loop, and whether <eos> came. Two logits so close that rounding might swap them fail."""
-    model = shared_model(seed)
+    model = shared_model(seed, window)
     gaps = []
 
     def likeliest(logits):

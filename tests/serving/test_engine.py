@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_core.cache import PackedKVCache
+from attn_core.cache import PackedKVCache, StreamingWindow
 from attn_core.decode import Sampler
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.window import SlidingWindow
@@ -25,8 +25,8 @@ def served(requests, **options):
     return completions
 
 
-def expect_plain(completion):
-    ids, stopped = plain(completion.request.prompt, completion.request.max_new_tokens)
+def expect_plain(completion, window=None):
+    ids, stopped = plain(completion.request.prompt, completion.request.max_new_tokens, window=window)
     assert completion.ids == ids
     assert completion.finish_reason == ("stop" if stopped else "length")
 
@@ -51,18 +51,23 @@ def schedules(draw):
         "drafter": draw(st.sampled_from([None, PromptLookup(3), DraftModel(shared_model(), 2), DraftModel(OTHER, 3)])),
         "prefix_caching": draw(st.sampled_from([True, True, False])),
     }
+    if draw(st.sampled_from([False, False, True])):
+        window = StreamingWindow(draw(st.integers(1, 6)), draw(st.integers(0, 3)))
+        most = window.most_blocks(options["token_budget"], block_size)
+        options |= {"window": window, "num_blocks": most + draw(st.integers(0, 2))}
     return options, requests
 
 
 OTHER = small_model(0, num_layers=1)  # with the first one's embedding, so that it is right now and then
-preempted, chunked, reused, accepted, rejected = 0, 0, 0, 0, 0
+preempted, chunked, reused, accepted, rejected, dropped = 0, 0, 0, 0, 0, 0
 
 
 @given(schedules())
-@settings(max_examples=45, deadline=None, derandomize=True, database=None)
+@settings(max_examples=70, deadline=None, derandomize=True, database=None)
 def _random_schedules(schedule):
-    global preempted, chunked, reused, accepted, rejected
+    global preempted, chunked, reused, accepted, rejected, dropped
     options, requests = schedule
+    window = options.get("window")
     engine = Engine(shared_model(), **options)
     completions = {}
     for step in range(10_000):
@@ -77,13 +82,17 @@ def _random_schedules(schedule):
         new = engine.step()
         for i, completion in completions.items():
             assert completion.ids == before[i] + new.get(completion, [])
+            if window is not None and completion.sequence >= 0:
+                table = engine.tables.table(completion.sequence)
+                dropped += table.count(-1)
+                assert len(table) - table.count(-1) <= engine.scheduler.most_blocks
     for i, completion in completions.items():
         if completion.finish_reason == "cancelled":
             assert requests[i][2] is not None
-            ids = plain(completion.request.prompt, completion.request.max_new_tokens)[0]
+            ids = plain(completion.request.prompt, completion.request.max_new_tokens, window=window)[0]
             assert completion.ids == ids[: len(completion.ids)]
         else:
-            expect_plain(completion)
+            expect_plain(completion, window)
     assert engine.tables.free_blocks == options["num_blocks"] and not engine.tables.sequences
     preempted += engine.scheduler.preemptions
     reused += engine.scheduler.reused
@@ -95,7 +104,7 @@ def _random_schedules(schedule):
 def test_greedy_tokens_are_those_of_the_plain_loop_under_every_schedule():
     _random_schedules()
     assert preempted > 8 and chunked > 3 and reused > 80, "schedules that force each of them"
-    assert accepted > 80 and rejected > 80
+    assert accepted > 80 and rejected > 80 and dropped > 80
 
 
 def test_one_step_reads_prompts_and_decodes_within_its_budget(monkeypatch):
@@ -103,9 +112,9 @@ def test_one_step_reads_prompts_and_decodes_within_its_budget(monkeypatch):
     batches = []
     for_layers = PackedKVCache.for_layers
 
-    def counted(tables, pools, tokens):
+    def counted(tables, pools, tokens, **options):
         batches.append([len(new) for new in tokens.values()])
-        return for_layers(tables, pools, tokens)
+        return for_layers(tables, pools, tokens, **options)
 
     monkeypatch.setattr(PackedKVCache, "for_layers", counted)
     engine.add(Request([3, 4], 9, stop_ids=()))
@@ -169,6 +178,35 @@ def test_a_bad_request_gets_an_error_and_costs_the_others_nothing(make, message)
 
 def test_a_request_that_fills_the_cache_to_the_last_slot_is_served():
     expect_plain(served([Request([4] * 20, 13)], num_blocks=8)[0])
+
+
+def test_with_a_window_a_text_longer_than_the_cache_is_served():
+    window = StreamingWindow(8, sinks=3)
+    most = window.most_blocks(6, 4)
+    long, beside = Request([4] * 30, 60, stop_ids=()), Request([5, 6], 9)
+    found = served([long, beside], num_blocks=most, token_budget=6, window=window)
+    assert most * 4 < 90
+    model, text = shared_model(0, window), list(long.prompt)
+    with torch.no_grad():
+        for token in found[0].ids:  # each is the likeliest after all before it
+            logits = model(torch.tensor([text]))[0, -1]
+            assert int(logits.argmax()) == token
+            text.append(token)
+    assert len(found[0].ids) == 60
+    expect_plain(found[1], window)
+    with pytest.raises(ValueError, match=rf"^num_blocks: expected an integer of at least {most}, got {most - 1}"):
+        Engine(shared_model(), num_blocks=most - 1, block_size=4, token_budget=6, window=window)
+
+
+def test_with_a_window_a_beginning_that_fills_the_whole_cache_is_found_and_mostly_given_back():
+    window = StreamingWindow(5, sinks=1)
+    engine = Engine(shared_model(), num_blocks=9, block_size=4, window=window, token_budget=16)
+    prompt = tuple(token % VOCAB for token in range(36))
+    for later in ((), (5, 6, 7)):
+        completion = engine.add(Request(prompt + later, 1))
+        engine.run()
+        expect_plain(completion, window)
+    assert engine.scheduler.reused == 36
 
 
 def test_a_cancelled_request_frees_its_blocks_while_it_waits_and_while_it_runs():
