@@ -13,7 +13,9 @@ const TEXT = {
   nobody: say("There are no requests."),
   growOf: (name) => say("+1 token for {name}", { name }), forkOf: (name) => say("fork {name}", { name }),
   endOf: (name) => say("end {name}", { name }),
-  grow: "+1", fork: say("fork"), end: say("end"), start: say("New request"), prompt: say("prompt length"),
+  chunkOf: (name, n) => say("{n} tokens more for {name}", { name, n }),
+  preemptOf: (name) => say("preempt {name}", { name }), resumeOf: (name) => say("resume {name}", { name }),
+  grow: "+1", more: (n) => `+${n}`, fork: say("fork"), preempt: say("preempt"), resume: say("resume"), end: say("end"), start: say("New request"), prompt: say("prompt length"),
   decode: say("+1 token for each"),
   tokens: (n) => (n === 1 ? say("1 token") : say("{n} tokens", { n })),
   slots: (n) => (n === 1 ? say("1 slot") : say("{n} slots", { n })),
@@ -79,6 +81,25 @@ const TEXT = {
     say("{name}: one token more. Block {source} is shared by {count}, so it is first copied to block {target}.", {
       name, source, count, target,
     }),
+  chunk: (name, n, blocks) => {
+    const values = { name, n, blocks: joined(blocks) };
+    if (!blocks.length) return say("{name}: {n} tokens more, in the block that it has.", values);
+    return blocks.length === 1
+      ? say("{name}: {n} tokens more. Block {blocks} is taken from the free ones.", values)
+      : say("{name}: {n} tokens more. Blocks {blocks} are taken from the free ones.", values);
+  },
+  preempted: (name, tokens, freed) => {
+    const values = { name, tokens, blocks: joined(freed) };
+    const free = () => say("{name} is preempted. Free again: {blocks}.", values);
+    const said = freed.length ? free() : say("{name} is preempted.", values);
+    const kept = say("Its keys and values are gone, and its text of {tokens} tokens is kept.", values);
+    return `${said} ${kept}`;
+  },
+  resumed: (name, tokens, blocks) =>
+    say("{name} is resumed: the model reads its {tokens} tokens again, and they go to {blocks}.", {
+      name, tokens, blocks: joined(blocks),
+    }),
+  outside: (n) => (n === 1 ? say("1 token, preempted") : say("{n} tokens, preempted", { n })),
   waits: (names) =>
     say("{names}: no block is free. The next token waits until another request ends; nothing is lost.", {
       names: joined(names),
@@ -214,28 +235,39 @@ function draw({ model, listen }) {
     return TEXT.takenBlock(block, begin, begin + filled - 1, joined([name, ...others]), filled, size);
   }
 
-  function makeRow(name) {
+  function makeRow(name, kind) {
     const [length, table, chip] = [span("length"), part("table"), span("chip", name)];
+    const size = model.get("block_size");
+    const running = [
+      button(TEXT.grow, () => act("grow", name), TEXT.growOf(name)),
+      ...(size > 1 ? [button(TEXT.more(size), () => act("grow", name, size), TEXT.chunkOf(name, size))] : []),
+      button(TEXT.fork, () => now.unused && act("fork", name, now.unused), TEXT.forkOf(name)),
+      button(TEXT.preempt, () => act("preempt", name), TEXT.preemptOf(name)),
+    ];
     const acts = part(
       "acts",
-      button(TEXT.grow, () => act("grow", name), TEXT.growOf(name)),
-      button(TEXT.fork, () => now.unused && act("fork", name, now.unused), TEXT.forkOf(name)),
+      ...(kind ? running : [button(TEXT.resume, () => act("resume", name), TEXT.resumeOf(name))]),
       button(TEXT.end, () => act("end", name), TEXT.endOf(name)),
     );
     chip.style.background = fill([name]);
     const box = make("div", { class: "attn-request", role: "listitem", "data-name": name }, chip, length, acts, table);
-    return { box, length, table, last: acts.lastChild };
+    return { box, length, table, kind, last: acts.lastChild };
   }
 
   function drawRequests() {
     const active = list.getRootNode().activeElement;
-    const left = [...list.children].findIndex((box) => box.contains(active) && !now.requests.has(box.dataset.name));
-    for (const [name, { box }] of rows) if (!now.requests.has(name)) [rows.delete(name), box.remove()];
-    [...now.requests].forEach(([name, { length, table }], k) => {
-      if (!rows.has(name)) rows.set(name, makeRow(name));
+    // A row is of one kind: of a request that is preempted (0), or that runs in blocks of a size.
+    const size = model.get("block_size");
+    const waiting = [...now.preempted].map(([name, length]) => [name, { length, table: [], kind: 0 }]);
+    const all = new Map([...[...now.requests].map(([name, request]) => [name, { ...request, kind: size }]), ...waiting]);
+    const stays = (name) => all.get(name)?.kind === rows.get(name)?.kind;
+    const left = [...list.children].findIndex((box) => box.contains(active) && !stays(box.dataset.name));
+    for (const [name, { box }] of rows) if (!stays(name)) [rows.delete(name), box.remove()];
+    [...all].forEach(([name, { length, table, kind }], k) => {
+      if (!rows.has(name)) rows.set(name, makeRow(name, kind));
       const row = rows.get(name);
       if (list.children[k] !== row.box) list.insertBefore(row.box, list.children[k] ?? null);
-      row.length.textContent = TEXT.tokens(length);
+      row.length.textContent = kind ? TEXT.tokens(length) : TEXT.outside(length);
       row.table.replaceChildren(...table.map((block, i) => span("entry", span("logical", `${i}→`), block)));
       table.forEach((block, i) => (row.table.children[i].dataset.block = block));
     });

@@ -16,7 +16,7 @@ _MOST = 2048
 # The colours of a light page: a request's colour depends on its letter.
 _HUES = ("#5a3aa6", "#b04d00", "#00755f", "#a8256b", "#1f63b3", "#6f6200", "#a12a2a", "#4d5a68")
 
-# Shows growth past the end of a block, sharing, copy-on-write, and freed blocks reused in scattered order.
+# Shows growth past the end of a block, sharing, copy-on-write, freed blocks reused in scattered order, and preemption.
 EXAMPLE: tuple[tuple[Any, ...], ...] = (
     ("start", "A", 7),
     ("start", "B", 10),
@@ -31,6 +31,10 @@ EXAMPLE: tuple[tuple[Any, ...], ...] = (
     ("start", "E", 18),
     ("fork", "E", "F"),
     ("decode",),
+    ("preempt", "F"),
+    ("grow", "D", 4),
+    ("end", "C"),
+    ("resume", "F"),
 )
 
 
@@ -43,15 +47,16 @@ class PagedCacheExplorer(StaticWidget):
     is a list:
 
     - `["start", name, tokens]`: a request, named by a capital letter, starts with a prompt of this many tokens;
-    - `["grow", name]`: it gets one more token;
+    - `["grow", name]`: it gets one more token, and with `["grow", name, tokens]` so many, the next chunk of a prompt;
     - `["decode"]`: each request gets one more token, in the order in which they started;
     - `["fork", name, other]`: `other` starts with all of the request's tokens and shares its blocks;
+    - `["preempt", name]`: its blocks are freed and its text is kept, until `["resume", name]` reads all of it again;
     - `["end", name]`: it ends.
 
     If too few blocks are free, a start or a token waits: the event changes nothing for the request. By default the
-    events are an example of thirteen, of which six have happened: two requests share two blocks, and the second of them
-    has copied a third to write into it. A reader who chooses another block size divides
-    the same memory differently.
+    events are an example of seventeen, of which six have happened: two requests share two blocks, and the second of
+    them has copied a third to write into it. A reader who chooses another block size divides the same memory
+    differently.
 
     Raises:
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
@@ -108,28 +113,40 @@ class PagedCacheExplorer(StaticWidget):
 
         So `tables.table(numbers["A"])` is the block table of A.
         """
-        tables, numbers = BlockTables(self.num_blocks, self.block_size), dict[str, int]()
+        return self._replay()[:2]
+
+    def _replay(self) -> tuple[BlockTables, dict[str, int], dict[str, int]]:
+        """As `replay`, and how many tokens each preempted request has."""
+        tables, numbers, preempted = BlockTables(self.num_blocks, self.block_size), dict[str, int](), dict[str, int]()
         for action, *names in self.events[: self.step]:
-            if action == "start":
-                numbers[names[0]] = tables.add_sequence()
-                if not _append(tables, numbers[names[0]], names[1]):
-                    tables.free(numbers.pop(names[0]))
+            if action == "start" or (action == "resume" and names[0] in preempted):
+                tokens = names[1] if action == "start" else preempted[names[0]]
+                number = tables.add_sequence()
+                if _append(tables, number, tokens):
+                    numbers[names[0]] = number
+                    preempted.pop(names[0], None)
+                else:
+                    tables.free(number)
             elif action == "decode":
                 for number in numbers.values():
                     _append(tables, number, 1)
+            elif action == "end" and names[0] in preempted:
+                del preempted[names[0]]
             elif names[0] not in numbers:
                 pass  # it could not start: too few blocks were free
             elif action == "grow":
-                _append(tables, numbers[names[0]], 1)
+                _append(tables, numbers[names[0]], *(names[1:] or [1]))
             elif action == "fork":
                 numbers[names[1]] = tables.fork(numbers[names[0]])
             else:
+                if action == "preempt":
+                    preempted[names[0]] = tables.length(numbers[names[0]])
                 tables.free(numbers.pop(names[0]))
-        return tables, numbers
+        return tables, numbers, preempted
 
     def describe(self) -> str:
         """Describe the drawing: the pool, the block tables, and how many requests a contiguous cache would hold."""
-        tables, numbers = self.replay()
+        tables, numbers, preempted = self._replay()
         said = [
             f"{name}, {tables.length(number)} tokens, has blocks {', '.join(map(str, tables.table(number)))}"
             for name, number in numbers.items()
@@ -137,6 +154,9 @@ class PagedCacheExplorer(StaticWidget):
         lengths = [tables.length(number) for number in numbers.values()]
         most, slots = max([self.reserve, *lengths]), self.num_blocks * self.block_size
         requests = f" Block tables: {'; '.join(said)}." if said else ""
+        if preempted:
+            outside = (f"{name}, {_count(length, 'token')}" for name, length in preempted.items())
+            requests += f" Preempted: {'; '.join(outside)}."
         return (
             f"A pool of {self.num_blocks} blocks of {_count(self.block_size, 'slot')}: {tables.used_blocks} in use, "
             f"{tables.filled_slots} of their {tables.reserved_slots} slots hold a token.{requests} With "
@@ -204,24 +224,34 @@ def _read_events(events: Any) -> list[list[Any]]:
         raise RefusedError(f"events: expected a sequence of events, got {events!r}")
     story: list[list[Any]] = []
     present: list[str] = []
+    preempted: list[str] = []  # of those present
     for event in events:
         match event:
             case ["start", name, tokens] if _is_new(name, present):
                 present.append(name)
                 story.append(["start", name, check_whole("events", tokens, 1, _MOST)])
                 continue
-            case ["fork", name, other] if name in present and _is_new(other, present):
+            case ["fork", name, other] if name in present and name not in preempted and _is_new(other, present):
                 present.append(other)
             case ["end", name] if name in present:
                 present.remove(name)
+                preempted = [other for other in preempted if other != name]
             case ["decode"]:
                 pass
-            case ["grow", name] if name in present:
+            case ["grow", name] if name in present and name not in preempted:
                 pass
+            case ["grow", name, tokens] if name in present and name not in preempted:
+                story.append(["grow", name, check_whole("events", tokens, 1, _MOST)])
+                continue
+            case ["preempt", name] if name in present and name not in preempted:
+                preempted.append(name)
+            case ["resume", name] if name in preempted:
+                preempted.remove(name)
             case _:
                 raise RefusedError(
-                    'events: expected ["start", new, tokens], ["grow", name], ["decode"], ["fork", name, new] or '
-                    f'["end", name], each name one of {present}, each new a capital letter that is not, got {event!r}'
+                    'events: expected ["start", new, tokens], ["grow", name], ["grow", name, tokens], ["decode"], '
+                    '["fork", name, new], ["preempt", name], ["resume", name] or ["end", name], each name one of '
+                    f"{present}, {preempted} of them preempted, each new a capital letter that is not, got {event!r}"
                 )
         story.append(list(event))
     return story

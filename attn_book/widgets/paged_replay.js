@@ -4,7 +4,7 @@
 function replay(events, size, count) {
   const free = Array.from({ length: count }, (_, k) => count - 1 - k);
   const [references, filled, copies] = [Array(count).fill(0), Array(count).fill(0), []];
-  const [requests, names] = [new Map(), new Set()];
+  const [requests, preempted, names] = [new Map(), new Map(), new Set()]; // of those preempted their lengths
   let [written, freed, idle, said, begun] = [new Set(), [], false, TEXT.empty, 0];
 
   const take = () => {
@@ -34,11 +34,12 @@ function replay(events, size, count) {
     request.length = end;
     return { taken: table.slice(before), block: table.at(-1), source, owners };
   };
-  const grow = (all) => {
+  const grow = (all, tokens = 1) => {
     const [stay, other, wait] = [[], [], []];
     for (const name of all) {
-      const { needed, taken, block, source, owners } = append(requests.get(name), 1);
+      const { needed, taken, block, source, owners } = append(requests.get(name), tokens);
       if (needed) wait.push(name);
+      else if (tokens > 1) other.push(TEXT.chunk(name, tokens, taken));
       else if (owners > 1) other.push(TEXT.copied(name, source, owners, block));
       else if (taken.length) other.push(TEXT.took(name, block));
       else stay.push([name, block]);
@@ -49,16 +50,38 @@ function replay(events, size, count) {
     if (wait.length) other.push(TEXT.waits(wait));
     return other.join("\n") || TEXT.empty;
   };
+  // Take a request's blocks from it: those that become free, and those that others still have.
+  const release = (name) => {
+    const { table } = requests.get(name);
+    for (const block of table) references[block] -= 1;
+    freed = table.filter((block) => !references[block]);
+    for (const block of freed) filled[block] = 0;
+    free.push(...[...freed].reverse());
+    requests.delete(name);
+    return table.filter((block) => references[block]);
+  };
+  const begin = (name, tokens, tell) => {
+    const request = { length: 0, table: [] };
+    const { needed, taken } = append(request, tokens);
+    idle = !taken;
+    if (idle) return TEXT.refused(name, needed, free.length);
+    requests.set(name, request);
+    return tell(name, tokens, taken);
+  };
   const actions = {
-    start(name, tokens) {
-      const request = { length: 0, table: [] };
-      const { needed, taken } = append(request, tokens);
-      idle = !taken;
-      if (idle) return TEXT.refused(name, needed, free.length);
-      requests.set(name, request);
-      return TEXT.started(name, tokens, taken);
+    start: (name, tokens) => begin(name, tokens, TEXT.started),
+    grow: (name, tokens) => grow([name], tokens),
+    preempt(name) {
+      const { length } = requests.get(name);
+      preempted.set(name, length);
+      release(name);
+      return TEXT.preempted(name, length, freed);
     },
-    grow: (name) => grow([name]),
+    resume(name) {
+      const told = begin(name, preempted.get(name), TEXT.resumed);
+      if (!idle) preempted.delete(name);
+      return told;
+    },
     decode: () => grow([...requests.keys()]),
     fork(parent, name) {
       const { table, length } = requests.get(parent);
@@ -67,19 +90,14 @@ function replay(events, size, count) {
       return TEXT.forked(parent, name, table);
     },
     end(name) {
-      const { table } = requests.get(name);
-      for (const block of table) references[block] -= 1;
-      freed = table.filter((block) => !references[block]);
-      for (const block of freed) filled[block] = 0;
-      free.push(...[...freed].reverse());
-      requests.delete(name);
-      const kept = table.filter((block) => references[block]);
+      const kept = preempted.delete(name) ? [] : release(name);
       return TEXT.ended(name, freed, kept);
     },
   };
   events.forEach(([action, name, ...rest], k) => {
     [written, freed] = [new Set(), []];
-    idle = !["start", "decode"].includes(action) && !requests.has(name); // its start has found no room
+    const there = { start: true, decode: true, resume: preempted.has(name), end: requests.has(name) || preempted.has(name) };
+    idle = !(there[action] ?? requests.has(name)); // its start has found no room
     said = idle ? TEXT.absent(name) : actions[action](name, ...rest);
     if (action === "end") names.delete(name);
     // The name of one who is turned away last is free for the next try.
@@ -91,5 +109,5 @@ function replay(events, size, count) {
   const owners = references.map(() => []);
   for (const [name, { table }] of requests) for (const block of table) owners[block].push(name);
   const unused = [...LETTERS.slice(begun % LETTERS.length), ...LETTERS].find((name) => !names.has(name));
-  return { requests, references, filled, owners, free, copies, written, freed, idle, said, unused };
+  return { requests, preempted, references, filled, owners, free, copies, written, freed, idle, said, unused };
 }

@@ -59,7 +59,7 @@ def texts(page, selector):
 
 def allocate(events, block_size, num_blocks):
     """What the package's allocator does with the events: its tables, references, fillings, copies."""
-    tables, numbers, copies = BlockTables(num_blocks, block_size), {}, []
+    tables, numbers, preempted, copies = BlockTables(num_blocks, block_size), {}, {}, []
 
     def append(number, tokens):
         try:
@@ -69,22 +69,30 @@ def allocate(events, block_size, num_blocks):
         return True
 
     for action, *names in events:
-        if action == "start":
-            numbers[names[0]] = tables.add_sequence()
-            if not append(numbers[names[0]], names[1]):
-                tables.free(numbers.pop(names[0]))
+        if action == "start" or (action == "resume" and names[0] in preempted):
+            number = tables.add_sequence()
+            if append(number, names[1] if action == "start" else preempted[names[0]]):
+                numbers[names[0]] = number
+                preempted.pop(names[0], None)
+            else:
+                tables.free(number)
         elif action == "decode":
             for number in numbers.values():
                 append(number, 1)
         elif names[0] in numbers:
             if action == "grow":
-                append(numbers[names[0]], 1)
+                append(numbers[names[0]], names[1] if names[1:] else 1)
             elif action == "fork":
                 numbers[names[1]] = tables.fork(numbers[names[0]])
             else:
+                if action == "preempt":
+                    preempted[names[0]] = tables.length(numbers[names[0]])
                 tables.free(numbers.pop(names[0]))
+        elif action == "end":
+            preempted.pop(names[0], None)
     return {
         "requests": [[name, tables.length(number), tables.table(number)] for name, number in numbers.items()],
+        "preempted": [[name, length] for name, length in preempted.items()],
         "references": [tables.references(block) for block in range(num_blocks)],
         "used": tables.filled_slots,
         "free": tables.free_blocks,
@@ -94,10 +102,16 @@ def allocate(events, block_size, num_blocks):
 
 def story(generator):
     """Events at random that can happen in this order if the pool is large enough."""
-    there, names, events = [], iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), []
+    there, outside, names, events = [], [], iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), []
     for _ in range(generator.randint(1, 40)):
-        action = generator.choice(["start", "grow", "grow", "decode", "decode", "fork", "fork", "end"])
+        action = generator.choice(["start", "grow", "grow", "decode", "decode", "fork", "fork", "end", "preempt"])
         name = generator.choice(there) if there else None
+        if outside and generator.random() < 0.3:
+            name = outside.pop(generator.randrange(len(outside)))
+            events.append([generator.choice(["resume", "resume", "end"]), name])
+            if events[-1][0] == "resume":
+                there.append(name)
+            continue
         if action == "decode":
             events.append(["decode"])
         elif action == "start" or name is None:
@@ -111,9 +125,12 @@ def story(generator):
                 there.append(new)
                 events.append(["fork", name, new])
         else:
-            events.append([action, name])
-            if action == "end":
+            chunk = [generator.randint(1, 9)] if action == "grow" and generator.random() < 0.5 else []
+            events.append([action, name, *chunk])
+            if action in ("end", "preempt"):
                 there.remove(name)
+            if action == "preempt":
+                outside.append(name)
     return events
 
 
@@ -122,13 +139,15 @@ def test_the_page_allocates_as_the_package_does(show):
     cases = [(story(generator), generator.choice([1, 2, 4, 8, 16]), generator.randint(1, 24)) for _ in range(400)]
     expected = [allocate(*case) for case in cases]
     assert sum(len(case["copies"]) for case in expected) > 300 and sum(case["free"] == 0 for case in expected) > 50
+    assert sum(len(case["preempted"]) for case in expected) > 50
     assert PagedCacheExplorer(cases[0][0]), "the widget takes such events"
     with live(show, PagedCacheExplorer()) as page:
         found = page.evaluate(
             """(cases) => cases.map((events) => {
-                 const { requests, references, filled, free, copies } = replay(...events);
+                 const { requests, preempted, references, filled, free, copies } = replay(...events);
                  return {
                    requests: [...requests].map(([name, { length, table }]) => [name, length, table]),
+                   preempted: [...preempted],
                    references, used: filled.reduce((a, b) => a + b, 0), free: free.length, copies,
                  };
                })""",
@@ -146,8 +165,11 @@ def test_each_step_of_the_example_is_drawn(show, block_size):
             press(page, "Next")
             held = allocate(EXAMPLE[:step], block_size, num_blocks)
             assert texts(page, ".attn-steps") == [f"step {step} of {len(EXAMPLE)}"]
-            assert texts(page, ".attn-chip") == [name for name, _, _ in held["requests"]]
-            assert texts(page, ".attn-length") == [f"{length} tokens" for _, length, _ in held["requests"]]
+            assert texts(page, ".attn-chip") == [name for name, *_ in held["requests"] + held["preempted"]]
+            assert texts(page, ".attn-length") == [
+                *(f"{length} tokens" for _, length, _ in held["requests"]),
+                *(f"{length} tokens, preempted" for _, length in held["preempted"]),
+            ]
             assert texts(page, ".attn-entry") == [
                 f"{i}→{block}" for _, _, table in held["requests"] for i, block in enumerate(table)
             ]
@@ -183,6 +205,10 @@ def test_the_example_tells_what_happens(show):
     assert told[5] == "C: one token more. Block 5 is shared by 2, so it is first copied to block 6."
     assert told[8] == "B ends. Free again: blocks 2, 3, 4, 7."
     assert told[9] == "A ends. Free again: block 5. Others still have blocks 0, 1."
+    assert told[13].startswith("F is preempted. Free again: ")
+    assert told[13].endswith(" Its keys and values are gone, and its text of 19 tokens is kept.")
+    assert told[14].startswith("D: 4 tokens more. Block")
+    assert told[16].startswith("F is resumed: the model reads its 19 tokens again, and they go to ")
 
 
 def test_the_memory_of_both_schemes_is_drawn_to_one_scale(show):
@@ -252,6 +278,27 @@ def test_where_blocks_run_out_nothing_is_lost(show):
         press(page, "end A")
         press(page, "New request")
         assert said(page) == "C arrives with 7 tokens and gets blocks 0, 1."
+
+
+def test_a_reader_preempts_a_request_for_the_chunk_of_another(show):
+    widget = PagedCacheExplorer([["start", "A", 8], ["start", "B", 7]], num_blocks=4)
+    with live(show, widget) as page:
+        press(page, "4 tokens more for A")
+        assert said(page) == "A: no block is free. The next token waits until another request ends; nothing is lost."
+        press(page, "preempt B")
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "end B", "the focus stays"
+        press(page, "4 tokens more for A")
+        assert texts(page, ".attn-length") == ["12 tokens", "7 tokens, preempted"]
+        press(page, "resume B")
+        assert said(page).startswith("No room for B: blocks needed: 2, free: 1.")
+        press(page, "end A")
+        press(page, "resume B")
+        assert texts(page, ".attn-length") == ["7 tokens"]
+        press(page, "preempt B")
+        press(page, "end B")
+        assert texts(page, ".attn-chip") == []
+        widget.set_state({name: page.evaluate(f"state.{name}") for name in ("events", "step")})
+    assert widget.step == len(widget.events) == 8
 
 
 def test_letters_are_used_again_only_when_free(show):
@@ -436,7 +483,7 @@ def test_follows_the_theme_and_prints_light_and_without_controls(show):
 def test_copies_on_a_page_are_independent(show):
     with show(PagedCacheExplorer().static_html() + PagedCacheExplorer().static_html()) as page:
         page.get_by_role("button", name="Next").nth(1).click()
-        assert texts(page, ".attn-steps") == ["step 6 of 13", "step 7 of 13"]
+        assert texts(page, ".attn-steps") == ["step 6 of 17", "step 7 of 17"]
 
 
 def test_without_scripts_the_picture_stands(show, drawn):

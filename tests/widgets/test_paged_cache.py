@@ -23,10 +23,16 @@ def tables(widget):
 
 def lengths(events):
     """How many tokens each request has if the pool is large enough, by a loop of its own."""
-    held = {}
+    held, outside = {}, {}
     for action, *names in events:
         if action == "start":
             held[names[0]] = names[1]
+        elif action == "preempt":
+            outside[names[0]] = held.pop(names[0])
+        elif action == "resume":
+            held[names[0]] = outside.pop(names[0])
+        elif len(names) == 2 and action == "grow":
+            held[names[0]] += names[1]
         elif action == "fork":
             held[names[1]] = held[names[0]]
         elif action == "end":
@@ -90,7 +96,11 @@ def test_what_finds_no_room_changes_nothing_and_what_follows_goes_on():
         ["start", "B", 2.0],
         ["start", "B", 10**9],
         ["grow", "B"],
-        ["grow", "A", 1],
+        ["grow", "A", 0],
+        ["grow", "A", True],
+        ["grow", "A", 1, 1],
+        ["preempt", "B"],
+        ["resume", "A"],
         ["grow", []],
         ["fork", "B", "C"],
         ["fork", "A", "A"],
@@ -114,6 +124,25 @@ def test_refuses_an_event_that_cannot_happen(event):
 def sent(widget, event):
     """As a page would send it."""
     widget.set_state({"step": 1, "events": [["start", "A", 3], event]})
+
+
+@pytest.mark.parametrize("event", [["grow", "A"], ["grow", "A", 2], ["fork", "A", "B"], ["preempt", "A"]])
+def test_refuses_what_a_preempted_request_cannot_do(event):
+    with pytest.raises(ValueError, match=r"^events: expected .* \['A'\] of them preempted"):
+        PagedCacheExplorer([["start", "A", 3], ["preempt", "A"], event])
+
+
+def test_a_preempted_request_keeps_its_text_and_comes_back_when_there_is_room():
+    story = [["start", "A", 8], ["start", "B", 5], ["grow", "B", 3], ["preempt", "B"], ["decode"], ["resume", "B"]]
+    widget = PagedCacheExplorer(story, num_blocks=4)
+    assert tables(widget) == {"A": (9, [0, 1, 2])}, "two blocks are needed, and one is free"
+    assert "Preempted: B, 8 tokens." in widget.describe()
+    widget.events = [*story[:-1], ["end", "A"], ["resume", "B"]]
+    widget.step = len(widget.events)
+    assert tables(widget) == {"B": (8, [0, 1])} and "Preempted" not in widget.describe()
+    widget.events = [*story, ["end", "B"], ["end", "A"], ["start", "B", 1]]
+    widget.step = len(widget.events)
+    assert tables(widget) == {"B": (1, [0])}
 
 
 @pytest.mark.parametrize("events", ["decode", "", 5, ["decode"], [[["decode"]]]])
@@ -164,7 +193,7 @@ def test_traits_are_synced():
     widget = PagedCacheExplorer()
     assert {"_esm", "_css", *STATE} <= set(widget.get_state())
     assert set(widget.trait_names(static=True)) == set(STATE)
-    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=13, step=6)"
+    assert repr(widget) == "PagedCacheExplorer(block_size=4, num_blocks=24, events=17, step=6)"
 
 
 def luminance(colour):
