@@ -283,6 +283,7 @@ STORIES = [
     ),
     ([["start", "A", 9], ["grow", "A"], ["start", "B", 2], ["decode"]], {"num_blocks": 2, "reserve": 4}),
     ([["start", "A", 9], ["fork", "A", "B"], ["grow", "B"], ["end", "A"], ["end", "B"]], {}),
+    ([["start", "A", 1], ["fork", "A", "B"], ["preempt", "A"], ["grow", "B", 2], ["grow", "B", 9]], {}),
     (None, {}),
 ]
 
