@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_core import Linformer, LSHAttention, Performer, SlidingWindow, attention, flash_attention
+from attn_core import LinearAttention, Linformer, LSHAttention, Performer, SlidingWindow, attention, flash_attention
 from benchmarks.measure import Trial, Work
 
 Attention = Callable[..., Tensor]
@@ -41,6 +41,11 @@ def window(length: int, causal: bool) -> Attention:
 def linformer(length: int, causal: bool) -> nn.Module:
     """256 mixtures of the keys."""
     return Linformer(length, SLOTS)
+
+
+def linear(length: int, causal: bool) -> nn.Module:
+    """A state of 64 features by 64 values."""
+    return LinearAttention()
 
 
 def performer(length: int, causal: bool) -> nn.Module:
@@ -103,7 +108,12 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
             continue
         length = 64 if quick else n
         setting = functools.partial(prepare, length=length, causal=causal, backward=backward, device=device)
-        makers = {"SlidingWindow": window, "Performer": performer, "LSHAttention": hashed}
+        makers = {
+            "SlidingWindow": window,
+            "LinearAttention": linear,
+            "Performer": performer,
+            "LSHAttention": hashed,
+        }
         if not causal:  # a Linformer's mixtures hold all keys
             makers["Linformer"] = linformer
         if not longest:
