@@ -14,7 +14,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,21 +170,21 @@ def measure(task: str, name: str, make: Callable[[], Model], rate: float, seed: 
     return about | rounded({"loss": loss, "seconds": seconds})
 
 
-def race(makers: Mapping[str, Callable[[], Model]]) -> list[dict[str, Any]]:
+def race(makers: Mapping[str, Callable[[], Model]], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Every model on both tasks: all rates with the first seed, and the best of them with the others."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     runs: list[dict[str, Any]] = []
     for task, (name, make) in itertools.product(TASKS, makers.items()):
-        swept = [measure(task, name, make, rate, SEEDS[0]) for rate in RATES]
+        swept = [measure(task, name, make, rate, seeds[0]) for rate in RATES]
         best = min(swept, key=lambda one: one["loss"])["rate"]
         runs += [each | {"chosen": each["rate"] == best} for each in swept]
-        runs += [measure(task, name, make, best, seed) | {"chosen": True} for seed in SEEDS[1:]]
+        runs += [measure(task, name, make, best, seed) | {"chosen": True} for seed in seeds[1:]]
     return runs
 
 
 def run(folder: Path) -> dict[str, Any]:
     """The race of the recurrent mechanisms and full attention."""
-    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()})
+    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, SEEDS)
     training = {"rates": RATES, "width": WIDTH, "head_dim": HEAD_DIM, "conv": CONV, "steps": STEPS, "rows": ROWS}
     training |= {"keys": KEYS, "values": VALUES, "questions": QUESTIONS, "test_rows": TEST_ROWS, "sizes": SIZES}
     return {"training": training | {"layers": MODELS}, "chance": 1 / VALUES, "runs": runs}
