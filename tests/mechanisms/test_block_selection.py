@@ -63,7 +63,7 @@ def test_a_group_chooses_other_blocks_beside_its_nearest():
 
 
 def planted(value):
-    """A key that query 120 looks for, at 3 in the first block; the others of the block are ``value`` times the query."""
+    """A key that query 120 looks for, at 3 in the first block; the others there are ``value`` times the query."""
     q, k, v = (x.detach() for x in draw(1, 1, 1, 128, 128, dtype=torch.float32))
     k[..., 8:, :] -= (k[..., 8:, :] @ q[..., 120, :, None]) * q[..., 120, None, :] / q[..., 120, :].square().sum()
     k[..., :8, :] = value * q[..., 120, None, :]
