@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import LSHAttention, SlidingWindow, attention
+from attn_core import BlockSelection, LSHAttention, SlidingWindow, attention
 from recorded import race, recurrent
 
 TOKENS = 41
@@ -52,6 +52,13 @@ def test_a_query_reads_its_own_block_and_the_best_whole_one_before_it():
     assert mask[5].nonzero().flatten().tolist() == [0, 1, 2, 3, 4, 5]
     assert mask[8].nonzero().flatten().tolist() == [0, 1, 2, 3, 8]
     assert mask[9].nonzero().flatten().tolist() == [4, 5, 6, 7, 8, 9]
+
+
+def test_without_a_slope_the_blocks_are_those_of_block_selection():
+    q, k, v = drawn()
+    mask = race.selected(q @ k.mT, 4)
+    wanted = BlockSelection(4, selected=1, local=1)(q, k, v, causal=True)
+    assert torch.allclose(attention(q, k, v, mask=mask, causal=True), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", race.KINDS)
