@@ -6,6 +6,8 @@ tokens; a window of 6 with the first 2 tokens, the sinks; elu + 1 features, and 
 Two keep all tokens, as full attention does, but a query reads at most 8 keys: those that two hashes put together with
 it, or those of its own block and of the best earlier one.
 
+To save time, each has two of the three learning rates, and one seed of three.
+
 What leaves pairs out is full attention, with its slope, under a mask: it differs from `full` in the pairs alone.
 """
 
@@ -21,6 +23,7 @@ from attn_core import LinearAttention, LSHAttention, Performer, attention
 from recorded import recurrent
 
 SEEDS = recurrent.SEEDS[:1]
+RATES = recurrent.RATES[::2]
 KEYS_READ, SINKS, BLOCK, ROUNDS = 8, 2, 4, 2
 FEATURES = recurrent.HEAD_DIM
 KINDS = ("window", "window and sinks", "elu + 1", "Performer", "hashing", "block selection")
@@ -87,4 +90,4 @@ def run(folder: Path) -> dict[str, Any]:
     """Each kind on both tasks."""
     makers = {kind: functools.partial(recurrent.Model, (kind, kind), Layer) for kind in KINDS}
     sizes = {"keys_read": KEYS_READ, "sinks": SINKS, "block": BLOCK, "rounds": ROUNDS, "features": FEATURES}
-    return {"kinds": KINDS, "mechanisms": sizes, "runs": recurrent.race(makers, SEEDS)}
+    return {"kinds": KINDS, "rates": RATES, "mechanisms": sizes, "runs": recurrent.race(makers, RATES, SEEDS)}

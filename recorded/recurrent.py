@@ -170,12 +170,14 @@ def measure(task: str, name: str, make: Callable[[], Model], rate: float, seed: 
     return about | rounded({"loss": loss, "seconds": seconds})
 
 
-def race(makers: Mapping[str, Callable[[], Model]], seeds: Sequence[int]) -> list[dict[str, Any]]:
+def race(
+    makers: Mapping[str, Callable[[], Model]], rates: Sequence[float], seeds: Sequence[int]
+) -> list[dict[str, Any]]:
     """Every model on both tasks: all rates with the first seed, and the best of them with the others."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     runs: list[dict[str, Any]] = []
     for task, (name, make) in itertools.product(TASKS, makers.items()):
-        swept = [measure(task, name, make, rate, seeds[0]) for rate in RATES]
+        swept = [measure(task, name, make, rate, seeds[0]) for rate in rates]
         best = min(swept, key=lambda one: one["loss"])["rate"]
         runs += [each | {"chosen": each["rate"] == best} for each in swept]
         runs += [measure(task, name, make, best, seed) | {"chosen": True} for seed in seeds[1:]]
@@ -184,7 +186,7 @@ def race(makers: Mapping[str, Callable[[], Model]], seeds: Sequence[int]) -> lis
 
 def run(folder: Path) -> dict[str, Any]:
     """The race of the recurrent mechanisms and full attention."""
-    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, SEEDS)
+    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, RATES, SEEDS)
     training = {"rates": RATES, "width": WIDTH, "head_dim": HEAD_DIM, "conv": CONV, "steps": STEPS, "rows": ROWS}
     training |= {"keys": KEYS, "values": VALUES, "questions": QUESTIONS, "test_rows": TEST_ROWS, "sizes": SIZES}
     return {"training": training | {"layers": MODELS}, "chance": 1 / VALUES, "runs": runs}
