@@ -14,7 +14,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,12 +171,12 @@ def measure(task: str, name: str, make: Callable[[], Model], rate: float, seed: 
 
 
 def race(
-    makers: Mapping[str, Callable[[], Model]], rates: Sequence[float], seeds: Sequence[int]
+    makers: Mapping[str, Callable[[], Model]], tasks: Iterable[str], rates: Sequence[float], seeds: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Every model on both tasks: all rates with the first seed, and the best of them with the others."""
+    """Every model on every task: all rates with the first seed, and the best of them with the others."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     runs: list[dict[str, Any]] = []
-    for task, (name, make) in itertools.product(TASKS, makers.items()):
+    for task, (name, make) in itertools.product(tasks, makers.items()):
         swept = [measure(task, name, make, rate, seeds[0]) for rate in rates]
         best = min(swept, key=lambda one: one["loss"])["rate"]
         runs += [each | {"chosen": each["rate"] == best} for each in swept]
@@ -186,7 +186,7 @@ def race(
 
 def run(folder: Path) -> dict[str, Any]:
     """The race of the recurrent mechanisms and full attention."""
-    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, RATES, SEEDS)
+    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, TASKS, RATES, SEEDS)
     training = {"rates": RATES, "width": WIDTH, "head_dim": HEAD_DIM, "conv": CONV, "steps": STEPS, "rows": ROWS}
     training |= {"keys": KEYS, "values": VALUES, "questions": QUESTIONS, "test_rows": TEST_ROWS, "sizes": SIZES}
     return {"training": training | {"layers": MODELS}, "chance": 1 / VALUES, "runs": runs}

@@ -87,9 +87,10 @@ def test_the_race_sweeps_rates_and_repeats_the_best(monkeypatch):
     monkeypatch.setattr(recurrent, "SIZES", {"recall": (4,), "copy": (4,)})
     monkeypatch.setattr(race, "KINDS", ("window",))
     monkeypatch.setattr(race, "SEEDS", (0, 1))
+    monkeypatch.setattr(race, "TASKS", ("recall", "copy"))
     runs = race.run(None)["runs"]
-    assert [(run["task"], run["seed"]) for run in runs] == [(t, s) for t in ("recall", "copy") for s in (0, 0, 1)]
-    for task in ("recall", "copy"):
+    assert [(run["task"], run["seed"]) for run in runs] == [(t, s) for t in race.TASKS for s in (0, 0, 1)]
+    for task in race.TASKS:
         mine = [run for run in runs if run["task"] == task]
         assert {run["rate"] for run in mine[:2]} == set(race.RATES)
         best = min(mine[:2], key=lambda run: run["loss"])["rate"]
