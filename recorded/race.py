@@ -6,7 +6,7 @@ tokens; a window of 6 with the first 2 tokens, the sinks; elu + 1 features, and 
 Two keep all tokens, as full attention does, but a query reads at most 8 keys: those that two hashes put together with
 it, or those of its own block and of the best earlier one.
 
-To save time, each runs on one of the two tasks, with two of the three learning rates and one seed of three.
+To save time, each has two of the three learning rates and one seed of three.
 
 What leaves pairs out is full attention, with its slope, under a mask: it differs from `full` in the pairs alone.
 """
@@ -24,7 +24,7 @@ from recorded import recurrent
 
 SEEDS = recurrent.SEEDS[:1]
 RATES = recurrent.RATES[::2]
-TASKS = ("recall",)
+TASKS = recurrent.TASKS
 KEYS_READ, SINKS, BLOCK, ROUNDS = 8, 2, 4, 2
 FEATURES = recurrent.HEAD_DIM
 KINDS = ("window", "window and sinks", "elu + 1", "Performer", "hashing", "block selection")
