@@ -65,8 +65,6 @@ SOURCES = {
     },
     "13_sparse": {
         "150,000": "Kitaev et al. 2020, section 5",
-        "512": "Yuan et al. 2025, section 4.1: the window of NSA",
-        "27": "Yuan et al. 2025, section 4.1: parameters, in billions",
         "270": "Yuan et al. 2025, section 4.1: tokens of pretraining, in billions",
         "9.0": "Yuan et al. 2025, section 5.1, at 64k tokens",
         "6.0": "Yuan et al. 2025, section 5.1, at 64k tokens",
