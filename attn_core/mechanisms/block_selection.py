@@ -115,7 +115,8 @@ class BlockSelection(Mechanism):
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The explicit path: dense attention with the choice as a mask."""
-        blocks, last = self.choose(call)
+        with without_autocast(call.q):
+            blocks, last = self.choose(call)
         place = torch.arange(call.k.shape[2], device=call.q.device)
         lasts = last.new_full((*last.shape[:3], -(-len(place) // self.block_size)), -1)
         seen = lasts.scatter_reduce(3, blocks, last, "amax")[..., place // self.block_size] >= place
