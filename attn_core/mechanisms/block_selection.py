@@ -38,11 +38,10 @@ def block_selection_plain(q: Tensor, k: Tensor, v: Tensor, *, block_size: int, s
     key = torch.arange(k.shape[2], device=q.device)
     means = torch.stack([part.mean(2) for part in k.split(block_size, dim=2)], dim=2)
     block, own = torch.arange(means.shape[2], device=q.device), position // block_size
-    far = block <= own - local
-    scores = (q @ means.mT).masked_fill(~far, -math.inf)
+    scores = (q @ means.mT).masked_fill(block > own - local, -math.inf)
     best = scores.topk(min(selected, len(block)), dim=-1).indices
-    chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & far
-    chosen |= (block > own - local) & (block <= own)
+    nearest = (block > own - local) & (block <= own)
+    chosen = nearest.expand_as(scores).scatter(-1, best, True)  # what early queries choose in vain is in the future
     return attention(q, k, v, mask=chosen[..., key // block_size] & (key <= position))
 
 
@@ -52,7 +51,8 @@ class BlockSelection(Mechanism):
     The keys are cut into blocks of ``block_size``, from the first key on. Query i of T stands at position S − T + i of
     the S keys. It always sees its own block and the ``local`` − 1 before it. Each of the others, under ``causal`` of
     those before them, scores by the product of the query and the mean of the keys that ``mask`` shows. Query heads that
-    share a key head choose together, by the sum of their softmax over the blocks. Of equal blocks, any may be chosen.
+    share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to zero is
+    not chosen; of equal blocks, any may be.
 
     The choice has no gradient: it stays the same when a score moves a little. Queries and keys learn by exact attention
     to the blocks that were chosen, and the means, which have no parameters, follow the keys. What a mean hides is not
@@ -97,7 +97,8 @@ class BlockSelection(Mechanism):
         best = scores.softmax(-1).sum(2).topk(min(self.selected, len(block)), dim=-1)
         nearest = (own - block[: self.local]).expand(*best.indices.shape[:3], -1)
         blocks, exist = torch.cat((nearest, best.indices), 3), torch.cat((nearest >= 0, best.values > 0), 3)
-        return blocks.clamp_(min=0), (position if call.causal else keys - 1 + 0 * position).where(exist, -1)
+        last = position if call.causal else torch.full_like(position, keys - 1)
+        return blocks.clamp_(min=0), last.where(exist, -1)
 
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says, chunk by chunk."""
@@ -114,7 +115,8 @@ class BlockSelection(Mechanism):
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The explicit path: dense attention with the choice as a mask."""
-        blocks, last = self.choose(call)
+        with without_autocast(call.q):
+            blocks, last = self.choose(call)
         place = torch.arange(call.k.shape[2], device=call.q.device)
         lasts = last.new_full((*last.shape[:3], -(-len(place) // self.block_size)), -1)
         seen = lasts.scatter_reduce(3, blocks, last, "amax")[..., place // self.block_size] >= place

@@ -109,6 +109,14 @@ def test_decoding_from_a_cache_gives_what_one_call_gives(cut):
         layer(x[:, :2], causal=True, cache=layer.new_cache(2, 64), lengths=torch.tensor([2, 1]))
 
 
+def test_under_autocast_the_explicit_path_makes_the_same_choice():
+    tensors = draw(dtype=torch.float32)
+    mechanism = BlockSelection(8, selected=2)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        out, explicit = mechanism(*tensors, causal=True), mechanism.with_weights(*tensors, causal=True)[0]
+    torch.testing.assert_close(out, explicit, atol=1e-5, rtol=0)
+
+
 def test_no_tensor_grows_with_the_square_of_the_length_but_the_scores_of_blocks():
     most = []
     for length in (1024, 2048):
