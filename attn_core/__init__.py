@@ -33,6 +33,7 @@ from attn_core.device import default_device
 from attn_core.latent import LatentAttention
 from attn_core.longformer import LongformerAttention
 from attn_core.mechanisms.additive import AdditiveAttention
+from attn_core.mechanisms.block_selection import BlockSelection
 from attn_core.mechanisms.dense import Dense, attend, attention, attention_with_weights
 from attn_core.mechanisms.flash import FlashAttention, flash_attention
 from attn_core.mechanisms.linear import LinearAttention, linear_attention
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdditiveAttention",
+    "BlockSelection",
     "Dense",
     "FlashAttention",
     "GatedDeltaNet",

@@ -9,10 +9,12 @@ positions; full attention takes from each score a distance times a slope that is
 Each mechanism has the learning rate, of three, with the lowest loss of training for seed 0.
 """
 
+import functools
 import itertools
 import math
 import statistics
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,24 +65,31 @@ class Layer(nn.Module):
         """From each token of ``x (B, T, WIDTH)``, what it reads of those up to it."""
         inputs = self.conv(self.query_key_value(x).mT)[..., : x.shape[1]].mT
         q, k, v = inputs[:, None].chunk(3, -1)  # (B, 1, T, HEAD_DIM)
+        return self.out(self.norm(self.attend(q, k, v, x)[:, 0]) * functional.silu(self.gate(x)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
+        """The mechanism: all that differs between the models."""
         if self.kind == "full":
-            at = torch.arange(x.shape[1])
-            out = attention(q, k, v, causal=True, bias=self.slope * (at - at[:, None]))
-        else:
-            q, k = (functional.normalize(functional.silu(x), dim=-1) for x in (q, k))
-            keep = functional.logsigmoid(self.keep(x)).mT if self.kind in ("decay", "gated delta") else None
-            rate = torch.sigmoid(self.rate(x)).mT if "delta" in self.kind else None
-            out, _ = linear_attention(q, k, v, log_decay=keep, beta=rate)
-        return self.out(self.norm(out[:, 0]) * functional.silu(self.gate(x)))
+            return attention(q, k, v, causal=True, bias=self.slope * distances(x.shape[1]))
+        q, k = (functional.normalize(functional.silu(x), dim=-1) for x in (q, k))
+        keep = functional.logsigmoid(self.keep(x)).mT if self.kind in ("decay", "gated delta") else None
+        rate = torch.sigmoid(self.rate(x)).mT if "delta" in self.kind else None
+        return linear_attention(q, k, v, log_decay=keep, beta=rate)[0]
+
+
+def distances(tokens: int) -> Tensor:
+    """How far each key stands after each query ``(T, T)``: for those that the query sees, at most 0."""
+    at = torch.arange(tokens)
+    return at - at[:, None]
 
 
 class Model(nn.Module):
     """Two layers, each with a feed-forward network after it."""
 
-    def __init__(self, kinds: tuple[str, ...]) -> None:
+    def __init__(self, kinds: tuple[str, ...], layer: type[Layer] = Layer) -> None:
         super().__init__()
         self.keys, self.values = nn.Embedding(KEYS, WIDTH), nn.Embedding(VALUES + 1, WIDTH)
-        self.attentions = nn.ModuleList(Layer(kind) for kind in kinds)
+        self.attentions = nn.ModuleList(layer(kind) for kind in kinds)
         wide = 2 * WIDTH
         self.forwards = nn.ModuleList(
             nn.Sequential(nn.Linear(WIDTH, wide), nn.ReLU(), nn.Linear(wide, WIDTH)) for _ in kinds
@@ -149,10 +158,10 @@ def test(model: Model, task: str, size: int) -> dict[str, float]:
     return rounded(found)
 
 
-def measure(task: str, name: str, rate: float, seed: int) -> dict[str, Any]:
+def measure(task: str, name: str, make: Callable[[], Model], rate: float, seed: int) -> dict[str, Any]:
     """One model, trained and tested at every size."""
     torch.manual_seed(seed)
-    model, started = Model(MODELS[name]), time.process_time()
+    model, started = make(), time.process_time()
     loss = train(model, task, rate, seed)
     seconds = time.process_time() - started
     right = {str(size): test(model, task, size) for size in SIZES[task]}
@@ -161,15 +170,23 @@ def measure(task: str, name: str, rate: float, seed: int) -> dict[str, Any]:
     return about | rounded({"loss": loss, "seconds": seconds})
 
 
-def run(folder: Path) -> dict[str, Any]:
-    """Every model on both tasks: all rates with the first seed, and the best of them with the others."""
+def race(
+    makers: Mapping[str, Callable[[], Model]], tasks: Iterable[str], rates: Sequence[float], seeds: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Every model on every task: all rates with the first seed, and the best of them with the others."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     runs: list[dict[str, Any]] = []
-    for task, name in itertools.product(TASKS, MODELS):
-        swept = [measure(task, name, rate, SEEDS[0]) for rate in RATES]
+    for task, (name, make) in itertools.product(tasks, makers.items()):
+        swept = [measure(task, name, make, rate, seeds[0]) for rate in rates]
         best = min(swept, key=lambda one: one["loss"])["rate"]
         runs += [each | {"chosen": each["rate"] == best} for each in swept]
-        runs += [measure(task, name, best, seed) | {"chosen": True} for seed in SEEDS[1:]]
+        runs += [measure(task, name, make, best, seed) | {"chosen": True} for seed in seeds[1:]]
+    return runs
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """The race of the recurrent mechanisms and full attention."""
+    runs = race({name: functools.partial(Model, kinds) for name, kinds in MODELS.items()}, TASKS, RATES, SEEDS)
     training = {"rates": RATES, "width": WIDTH, "head_dim": HEAD_DIM, "conv": CONV, "steps": STEPS, "rows": ROWS}
     training |= {"keys": KEYS, "values": VALUES, "questions": QUESTIONS, "test_rows": TEST_ROWS, "sizes": SIZES}
     return {"training": training | {"layers": MODELS}, "chance": 1 / VALUES, "runs": runs}

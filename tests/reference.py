@@ -169,6 +169,30 @@ def linear_states(k, v, *, log_decay=None, beta=None, state=None) -> list[Tensor
     return found
 
 
+def chosen_pairs(mechanism, q, k, *, mask=None, causal=False, scale=None) -> Tensor:
+    """Which keys block selection shows to each query, (B, H, T, S): loops over lists, as its docstring says."""
+    q, k = q.detach().double(), k.detach().double()
+    (batch, heads, queries, width), (groups, keys) = q.shape, k.shape[1:3]
+    size, factor = mechanism.block_size, 1 / math.sqrt(width) if scale is None else scale
+    found = torch.zeros(batch, heads, queries, keys, dtype=torch.bool)
+    for b in range(batch):
+        shown = [j for j in range(keys) if mask is None or mask.broadcast_to(batch, 1, 1, keys)[b, 0, 0, j]]
+        blocks = {i: [j for j in shown if j // size == i] for i in {j // size for j in shown}}
+        for g in range(groups):
+            group = slice(g * heads // groups, (g + 1) * heads // groups)
+            for t in range(queries):
+                position = keys - queries + t
+                near = [position // size - i for i in range(mechanism.local)]
+                far = [i for i in blocks if i not in near and (not causal or i < position // size)]
+                if far:
+                    means = torch.stack([k[b, g, blocks[i]].mean(0) for i in far])
+                    shares = (factor * q[b, group, t] @ means.T).softmax(-1).sum(0).tolist()
+                    near += [i for _, i in sorted(zip(shares, far, strict=True), reverse=True)[: mechanism.selected]]
+                seen = [j for i in near for j in blocks.get(i, []) if not causal or j <= position]
+                found[b, group, t, seen] = True
+    return found
+
+
 def lsh_pairs(mechanism, q, *, causal, hidden=None) -> Tensor:
     """Which pairs (B, H, T, T) some round lets meet: loops over lists, bucket by bucket, as its docstring says.
 

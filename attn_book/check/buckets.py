@@ -11,9 +11,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/13_sparse"
-_WORTH = (_PAGE, "Which pairs would be worth it?")
-_SHARED = (_PAGE, "Queries that are keys")
-_SORT = (_PAGE, "Sort, then cut")
+_HASHING = (_PAGE, "Reformer: pairs found by hashing")
 
 
 # Who shares a bucket in some round.
@@ -53,25 +51,25 @@ met = Check(
             lambda x, directions: _others(_equal(_hashed(x, directions)).all(0)),
             "a pair must share its bucket in every round",
             "Each further round is another chance to meet: sharing a bucket in one round is enough.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             lambda x, directions: _others(_equal((x @ directions).argmax(-1)).any(0)),
             "the opposite directions are left out",
             "A bucket is a direction with its sign; b/2 directions make b buckets.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             lambda x, directions: _others(_equal((x @ directions).abs().argmax(-1)).any(0)),
             "the sign of the product is dropped",
             "Then a vector and its opposite always share a bucket, although no two vectors are further apart.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             lambda x, directions: _equal(_hashed(x, directions)).any(0),
             "a token is paired with itself",
             "A token always shares its own bucket, so its own key is left out.",
-            _SHARED,
+            _HASHING,
         ),
         Misconception(
             lambda x, directions: _others(
@@ -79,13 +77,13 @@ met = Check(
             ),
             "the bucket is made of the signs of all products",
             "That is another hash. In this one, the bucket is the direction with the largest product.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             lambda x, directions: _others(_equal(_hashed(x, directions)[-1:]).any(0)),
             "only the last round is kept",
             "Combine the rounds: a pair counts if it shared a bucket in any of them.",
-            _SORT,
+            _HASHING,
         ),
     ],
     hints=[
@@ -157,37 +155,37 @@ k_means = Check(
             lambda x, centres, steps: _learned(x, centres, steps, unit=False),
             "the means are not normalised to length 1",
             "Dot products compare directions only if all vectors have the same length.",
-            _SHARED,
+            _HASHING,
         ),
         Misconception(
             lambda x, centres, steps: _learned(x, centres, 1),
             "only one step is done",
             "After the centres have moved, some vectors belong to another one: assign them anew, and move again.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             lambda x, centres, steps: _learned(x, centres, steps + 1),
             "one step too many is done",
             "The centres must move exactly as often as the argument says.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             _furthest,
             "each vector goes to the centre with the smallest product",
             "A larger product means a smaller angle.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             _divided,
             "a centre that no vector chooses is not handled",
             "Its sum is 0, and 0/0 is NaN. Such a centre should stay where it is.",
-            _WORTH,
+            _HASHING,
         ),
         Misconception(
             _erased,
             "a centre that no vector chooses becomes 0",
             "The zero vector has no direction. Such a centre should stay where it is; it may be chosen later.",
-            _WORTH,
+            _HASHING,
         ),
     ],
     hints=[

@@ -11,10 +11,10 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/13_sparse"
-_WINDOW = (_PAGE, "A window")
-_REACH = (_PAGE, "How far does it hear?")
-_HOLES = (_PAGE, "Holes")
-_GLOBAL = (_PAGE, "A few tokens that see everything")
+_WINDOW = (_PAGE, "Sliding windows")
+_REACH = (_PAGE, "The reach of a window")
+_HOLES = (_PAGE, "Dilation")
+_GLOBAL = (_PAGE, "Longformer: a window and global tokens")
 
 
 # The pairs inside a window.

@@ -16,12 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_core import Linformer, LSHAttention, Performer, SlidingWindow, attention, flash_attention
+from attn_core import (
+    BlockSelection,
+    LinearAttention,
+    Linformer,
+    LSHAttention,
+    Performer,
+    SlidingWindow,
+    attention,
+    flash_attention,
+)
 from benchmarks.measure import Trial, Work
 
 Attention = Callable[..., Tensor]
 HEADS, HEAD_DIM = 8, 64
 WINDOW, SLOTS, FEATURES, ROUNDS, BUCKET = 256, 256, 256, 4, 64
+BLOCK, SELECTED, LOCAL = 64, 4, 2
 LENGTHS = {512: 9, 1024: 9, 2048: 9, 4096: 5, 8192: 3, 16384: 2}
 """And how many rounds."""
 ANY = 1e30
@@ -43,6 +53,11 @@ def linformer(length: int, causal: bool) -> nn.Module:
     return Linformer(length, SLOTS)
 
 
+def linear(length: int, causal: bool) -> nn.Module:
+    """A state of 64 features by 64 values."""
+    return LinearAttention()
+
+
 def performer(length: int, causal: bool) -> nn.Module:
     """256 random features."""
     return Performer(HEAD_DIM, FEATURES)
@@ -52,6 +67,11 @@ def hashed(length: int, causal: bool) -> Attention:
     """Four rounds of hashes, 64 tokens to a bucket."""
     mechanism = LSHAttention(bucket_size=BUCKET, rounds=ROUNDS)
     return lambda q, k, v, causal: mechanism(q, q, v, causal=causal)
+
+
+def selected(length: int, causal: bool) -> Attention:
+    """The best four blocks of 64 keys for each query, and the nearest two."""
+    return BlockSelection(BLOCK, selected=SELECTED, local=LOCAL)
 
 
 def exact(length: int, causal: bool) -> Attention:
@@ -103,12 +123,19 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
             continue
         length = 64 if quick else n
         setting = functools.partial(prepare, length=length, causal=causal, backward=backward, device=device)
-        makers = {"SlidingWindow": window, "Performer": performer, "LSHAttention": hashed}
+        makers = {
+            "SlidingWindow": window,
+            "LinearAttention": linear,
+            "Performer": performer,
+            "LSHAttention": hashed,
+            "BlockSelection": selected,
+        }
         if not causal:  # a Linformer's mixtures hold all keys
             makers["Linformer"] = linformer
         if not longest:
             makers["flash_attention"] = tiled
         sizes = {"window": WINDOW, "slots": SLOTS, "features": FEATURES, "rounds": ROUNDS, "bucket": BUCKET}
+        sizes |= {"block": BLOCK, "selected": SELECTED, "local": LOCAL}
         found.append(
             Trial(
                 f"{n} tokens, {'causal' if causal else 'full'}, {'forward and backward' if backward else 'forward'}",

@@ -47,7 +47,7 @@ def test_crossovers_contenders_all_face_exact_attention_and_the_result_says_what
     assert all(list(trial.peers) == ["attention"] and "finite" in trial.report({}, {})["compared"] for trial in trials)
     by_name = {trial.name: set(trial.ours) for trial in trials}
     assert len(by_name) == 23
-    always = {"SlidingWindow", "Performer", "LSHAttention"}
+    always = {"SlidingWindow", "LinearAttention", "Performer", "LSHAttention", "BlockSelection"}
     assert by_name["8192 tokens, full, forward"] == always | {"Linformer", "flash_attention"}
     assert by_name["8192 tokens, causal, forward"] == always | {"flash_attention"}
     assert by_name["16384 tokens, causal, forward"] == always

@@ -63,7 +63,14 @@ SOURCES = {
         "1960": "a decade",
         "26": "Kwon et al. 2023, section 7.1",
     },
-    "13_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
+    "13_sparse": {
+        "150,000": "Kitaev et al. 2020, section 5",
+        "270": "Yuan et al. 2025, section 4.1: tokens of pretraining, in billions",
+        "9.0": "Yuan et al. 2025, section 5.1, at 64k tokens",
+        "6.0": "Yuan et al. 2025, section 5.1, at 64k tokens",
+        "11.6": "Yuan et al. 2025, section 5.2, at 64k tokens",
+        "6.5": "Lu et al. 2025, section 3.4, at 1M tokens",
+    },
     "19_pictures": {
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",

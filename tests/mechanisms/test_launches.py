@@ -15,8 +15,9 @@ from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
 MOST = 40
-UNFINISHED = {"LSHAttention": 88, "LSHAttention()": 104, "LinearAttention": 49}
-"""Those that still launch more, but no more in larger calls: hashes with two and four rounds, and causal chunks."""
+UNFINISHED = {"LSHAttention": 88, "LSHAttention()": 104, "LinearAttention": 49, "BlockSelection": 96}
+"""Those that still launch more, but no more in larger calls: hashes with two and four rounds, causal chunks, and pairs
+of queries and blocks, which are sorted."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T
 TILES = {"flash_attention", "FlashAttention"}
 """In PyTorch's operators, their tiles are there to be read; on CUDA, ``flash_attention`` is one Triton kernel."""
@@ -74,7 +75,7 @@ def test_launches_are_few_and_do_not_grow(name, options, kind):
     for one, other in zip(small, large, strict=True):
         assert one.operators == other.operators
         assert not one.waits and not other.waits
-    assert small[0].operators.total() <= UNFINISHED.get(name, MOST), small[0].operators
+    assert small[0].operators.total() <= UNFINISHED.get(name.partition(",")[0], MOST), small[0].operators
 
 
 def test_longformer_launches_few_and_waits_for_none_where_marks_stay_on_the_cpu():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from attn_core import LSHAttention, Performer, SlidingWindow, flash_attention
+from attn_core import BlockSelection, LSHAttention, Performer, SlidingWindow, flash_attention
+from attn_core.mechanisms.block_selection import block_selection_plain
 from attn_core.mechanisms.flash import flash_attention_plain
 from attn_core.mechanisms.lsh import lsh_attention_plain
 from attn_core.mechanisms.performer import performer_plain
@@ -34,6 +35,13 @@ def test_flash_attention(tile):
 def test_sliding_window(before, after):
     fast = SlidingWindow(before, after)
     assert_same(lambda q, k, v: sliding_window_plain(q, k, v, before, after), fast, inputs())
+
+
+@pytest.mark.parametrize(("selected", "local"), [(0, 1), (2, 1), (1, 2), (9, 3)])
+def test_block_selection(selected, local):
+    fast = BlockSelection(3, selected=selected, local=local)
+    plain = lambda q, k, v: block_selection_plain(q, k, v, block_size=3, selected=selected, local=local)  # noqa: E731
+    assert_same(plain, lambda q, k, v: fast(q, k, v, causal=True), inputs())
 
 
 @pytest.mark.parametrize("causal", [False, True])

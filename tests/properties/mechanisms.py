@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attn_core import (
     AdditiveAttention,
+    BlockSelection,
     Dense,
     FlashAttention,
     LinearAttention,
@@ -44,7 +45,8 @@ class Mechanism:
 
     ``{"bias": False}`` for a mechanism that refuses a bias; in the same way ``causal`` and ``scale``; ``{"mask":
     "keys"}`` where a mask may only hide whole keys; ``{"shared": True}`` where the queries are also the keys;
-    ``spreads`` for other standard deviations of the queries and keys.
+    ``{"ties": False}`` where it chooses by scores, of which no two may then be the same; ``spreads`` for other standard
+    deviations of the queries and keys.
     """
     slack: float = 1.0
     """How many times the tolerance of exact attention the outputs need; most need 1."""
@@ -122,6 +124,10 @@ def within_buckets(mechanism: LSHAttention, call: Call) -> Tensor:
     return reference.attention(q, keys, call.v, mask=pairs, scale=call.options.get("scale"))[0]
 
 
+def within_blocks(mechanism: BlockSelection, call: Call) -> Tensor:
+    return exact(None, call.on(*call.tensors, mask=reference.chosen_pairs(mechanism, call.q, call.k, **call.options)))
+
+
 def capped(mechanism: Dense, call: Call) -> Tensor:
     return reference.attention(*call.tensors, **call.options, soft_cap=mechanism.soft_cap)[0]
 
@@ -190,6 +196,15 @@ MECHANISMS: dict[str, Mechanism] = {
         PER_KEY | {"spreads": (0.1, 1.0)},
         slack=10,
     ),
+    **{
+        f"BlockSelection{name}": Mechanism(
+            lambda call, s=sizes: BlockSelection(s[0], selected=s[1], local=s[2]),
+            within_blocks,
+            PER_KEY | {"ties": False},
+            by_position=True,
+        )
+        for name, sizes in {"": (2, 1, 1), ", wide": (3, 2, 2), ", near alone": (1, 0, 3)}.items()
+    },
     "LSHAttention": Mechanism(
         lambda call: LSHAttention(bucket_size=3, num_buckets=2, rounds=2, seed=1),
         within_buckets,

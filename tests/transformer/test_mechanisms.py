@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import Linformer, LSHAttention, Performer, SlidingWindow
+from attn_core import BlockSelection, Linformer, LSHAttention, Performer, SlidingWindow
 from attn_core.decode import beam, generate, greedy
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, Transformer, TransformerConfig, TransformerEncoder
@@ -13,6 +13,8 @@ SHARED = {"share_query_key": True}
 CAUSAL = {  # the settings, and the mechanism
     "window": ({}, lambda: SlidingWindow(3)),
     "dilated window, grouped heads": ({"num_kv_heads": 2}, lambda: SlidingWindow(2, dilation=2)),
+    "block selection": ({}, lambda: BlockSelection(2, selected=1, local=1)),
+    "block selection, grouped heads": ({"num_kv_heads": 2}, lambda: BlockSelection(2, selected=1, local=1)),
     "performer": ({}, lambda: Performer(4, 32)),
     "performer, grouped heads": ({"num_kv_heads": 2}, lambda: Performer(4, 32)),
     "LSH": (SHARED, lambda: LSHAttention(bucket_size=4, num_buckets=4)),

@@ -1,0 +1,225 @@
+"""Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
+
+The fast path turns the choice around. The pairs of a query and a block that it chose are sorted by block and cut into
+chunks of one block each, so that a chunk is one product of many queries with one block of keys. Every block's last
+chunk is filled up: how many chunks there can be then follows from shapes, and no number has to be read.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.device import tile_limit
+from attn_core.mechanisms.dense import attention, weigh
+from attn_core.mechanisms.online import exponential_
+
+CHUNK = 64
+"""Queries in a chunk."""
+LOWEST = torch.finfo(torch.float32).min
+"""The score of a hidden key: finite, so that a row of them has no NaN."""
+SCORES = 2**18
+"""Scores in a tile: 1 MiB of float32, which stays in a cache."""
+
+
+def block_selection_plain(q: Tensor, k: Tensor, v: Tensor, *, block_size: int, selected: int, local: int) -> Tensor:
+    """The idea in plain PyTorch: causal dense attention with a mask that says which blocks each query chose.
+
+    Shapes: the contract's, with as many key-value heads as heads.
+
+    Source: Lu et al. 2025, section 2.2; Yuan et al. 2025, section 3.3.
+    """
+    position = torch.arange(k.shape[2] - q.shape[2], k.shape[2], device=q.device)[:, None]
+    key = torch.arange(k.shape[2], device=q.device)
+    means = torch.stack([part.mean(2) for part in k.split(block_size, dim=2)], dim=2)
+    block, own = torch.arange(means.shape[2], device=q.device), position // block_size
+    scores = (q @ means.mT).masked_fill(block > own - local, -math.inf)
+    best = scores.topk(min(selected, len(block)), dim=-1).indices
+    nearest = (block > own - local) & (block <= own)
+    chosen = nearest.expand_as(scores).scatter(-1, best, True)  # what early queries choose in vain is in the future
+    return attention(q, k, v, mask=chosen[..., key // block_size] & (key <= position))
+
+
+class BlockSelection(Mechanism):
+    """Softmax attention to the ``selected`` blocks of keys whose means score best, and to the ``local`` nearest ones.
+
+    The keys are cut into blocks of ``block_size``, from the first key on. Query i of T stands at position S − T + i of
+    the S keys. It always sees its own block and the ``local`` − 1 before it. Each of the others, under ``causal`` of
+    those before them, scores by the product of the query and the mean of the keys that ``mask`` shows. Query heads that
+    share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to zero is
+    not chosen; of equal blocks, any may be.
+
+    The choice has no gradient: it stays the same when a score moves a little. Queries and keys learn by exact attention
+    to the blocks that were chosen, and the means, which have no parameters, follow the keys. What a mean hides is not
+    found: where the keys of a block cancel out, it is not chosen, however high one of them would score.
+
+    Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, which
+    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys.
+
+    Raises:
+        ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
+            between heads or queries, or a ``bias`` is given.
+
+    Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
+    """
+
+    aligned_only = True
+    """Whether a query's position among the keys is taken from T and S alone."""
+
+    def __init__(self, block_size: int = 64, *, selected: int = 8, local: int = 2) -> None:
+        super().__init__()
+        check_integer("block_size", block_size)
+        check_integer("selected", selected, at_least=0)
+        check_integer("local", local)
+        self.block_size, self.selected, self.local = block_size, selected, local
+
+    @torch.no_grad()
+    def choose(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The blocks of each query, ``(B, G, T, n)``, and the last key that it sees in each: −1 where it sees none."""
+        check_key_mask(call.mask)
+        if call.bias is not None:
+            raise ValueError("bias: expected None, got one; keys in blocks that are not chosen have no scores")
+        q, k = (x.to(accum_dtype(call.q)) for x in call[:2])
+        queries, keys = q.shape[2], k.shape[2]
+        shown = self._places(call) < keys
+        number = shown.sum(3)
+        means = (self._cut(k) * shown[..., None]).sum(3) / number.clamp(min=1)[..., None]
+        position = torch.arange(keys - queries, keys, device=q.device)[:, None]
+        own, block = position // self.block_size, torch.arange(means.shape[2], device=q.device)
+        near = (block > own - self.local) if call.causal else (block > own - self.local) & (block <= own)
+        scores = (q * call.scale).unflatten(1, (k.shape[1], -1)) @ means[:, :, None].mT
+        scores = scores.masked_fill_(near | (number == 0)[:, :, None, None], -math.inf)
+        best = scores.softmax(-1).sum(2).topk(min(self.selected, len(block)), dim=-1)
+        nearest = (own - block[: self.local]).expand(*best.indices.shape[:3], -1)
+        blocks, exist = torch.cat((nearest, best.indices), 3), torch.cat((nearest >= 0, best.values > 0), 3)
+        last = position if call.causal else torch.full_like(position, keys - 1)
+        return blocks.clamp_(min=0), last.where(exist, -1)
+
+    def attend(self, call: Call) -> Tensor:
+        """Attend as the class says, chunk by chunk."""
+        with without_autocast(call.q):
+            blocks, last = self.choose(call)
+            q, k, v = (x.to(accum_dtype(call.q)) for x in call[:3])
+            if q.numel() == 0 or v.numel() == 0:
+                return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())).to(call.q.dtype)
+            grouped = (q * call.scale).unflatten(1, (k.shape[1], -1)).transpose(2, 3)
+            places = self._places(call).expand(len(k), k.shape[1], -1, -1).flatten(0, 1)
+            pairs = _sort(blocks.flatten(0, 1), last.flatten(0, 1), places, grouped.shape[3])
+            out = _Selected.apply(grouped.flatten(0, 2), *(self._cut(x).flatten(0, 2) for x in (k, v)), pairs)
+        return out.view(*grouped.shape[:4], -1).transpose(2, 3).flatten(1, 2).to(call.q.dtype)
+
+    def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
+        """The explicit path: dense attention with the choice as a mask."""
+        with without_autocast(call.q):
+            blocks, last = self.choose(call)
+        place = torch.arange(call.k.shape[2], device=call.q.device)
+        lasts = last.new_full((*last.shape[:3], -(-len(place) // self.block_size)), -1)
+        seen = lasts.scatter_reduce(3, blocks, last, "amax")[..., place // self.block_size] >= place
+        seen = seen.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1)
+        return weigh(call._replace(mask=seen if call.mask is None else call.mask & seen))
+
+    def _places(self, call: Call) -> Tensor:
+        """The position of each key, ``(B or 1, 1, blocks, block_size)``: S or more where it is hidden or missing."""
+        keys, size = call.k.shape[2], self.block_size
+        places = torch.arange(-(-keys // size) * size, device=call.q.device)[None]
+        if call.mask is not None:
+            shown = call.mask.broadcast_to(call.q.shape[0], 1, 1, keys)[:, 0, 0]
+            places = places.where(functional.pad(shown, (0, -keys % size)), keys)
+        return places.unflatten(1, (-(-keys // size), size))[:, None]
+
+    def _cut(self, x: Tensor) -> Tensor:
+        """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""
+        size, count = self.block_size, -(-x.shape[2] // self.block_size)
+        return functional.pad(x, (0, 0, 0, count * size - x.shape[2])).unflatten(2, (count, size))
+
+
+class _Pairs(NamedTuple):
+    """C chunks of c slots, each chunk with one of the M ``blocks``, whose keys stand at ``places (M, b)``.
+
+    A slot has a query of the R in ``rows (C, c)``, and the ``last (C, c)`` key that it sees, or −1. Among all
+    C · c · h slots of heads, ``slots (R · h, n)`` are those of each query and head.
+    """
+
+    rows: Tensor
+    last: Tensor
+    blocks: Tensor
+    places: Tensor
+    slots: Tensor
+
+
+def _sort(blocks: Tensor, last: Tensor, places: Tensor, heads: int) -> _Pairs:
+    """Sort the pairs by block: ``blocks`` and ``last (N, T, n)``, ``places (N, blocks, b)``."""
+    (batch, queries, each), count = blocks.shape, places.shape[1]
+    chunk, pairs, number = min(CHUNK, queries), blocks.numel(), batch * count
+    index = torch.arange(max(pairs, number + 1, heads), device=blocks.device)
+    ordered, order = (blocks + count * index[:batch, None, None]).flatten().sort()
+    starts = torch.searchsorted(ordered, index[: number + 1])
+    chunks = (starts.diff() + (chunk - 1)) // chunk
+    ends = chunks.cumsum(0)
+    slot = index[:pairs] + ((ends - chunks) * chunk - starts[:-1])[ordered]
+    total = min(pairs, pairs // chunk + number)  # no more: a block that is chosen has one chunk that is not full
+    of_chunk = torch.searchsorted(ends, index[:total], right=True).clamp_(max=number - 1)
+    # Slots left over name a query of the same row of the batch: were it NaN, another's would spread.
+    rows = (of_chunk // count * queries)[:, None].repeat(1, chunk).view(-1).scatter_(0, slot, order // each)
+    lasts = torch.full_like(rows, -1).scatter_(0, slot, last.flatten()[order])
+    slots = torch.empty_like(order).scatter_(0, order, slot * heads).view(-1, 1, each) + index[:heads, None]
+    return _Pairs(rows.view(-1, chunk), lasts.view(-1, chunk), of_chunk, places.flatten(0, 1), slots.flatten(0, 1))
+
+
+class _Selected(torch.autograd.Function):
+    """Queries ``(R, h, D)``, keys ``(M, b, D)`` and values ``(M, b, Dv)``: the output ``(R, h, Dv)`` over all pairs."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pairs: _Pairs) -> Tensor:
+        slots = pairs.rows.numel() * q.shape[1]
+        out, tops, totals = q.new_empty(slots, v.shape[2]), q.new_empty(slots), q.new_empty(slots)
+        for tile, here, _, _, scores in _tiles(q, k, pairs):
+            top = torch.amax(scores, -1, keepdim=True, out=tops[here].view(*scores.shape[:2], 1))
+            weights = exponential_(scores.sub_(top))
+            torch.sum(weights, -1, out=totals[here].view(scores.shape[:2]))
+            torch.bmm(weights, v[pairs.blocks[tile]], out=out[here].view(*scores.shape[:2], -1))
+        tops = tops[pairs.slots]
+        base = tops.amax(-1, keepdim=True)
+        shares = (tops - base).exp_()
+        total = (shares * totals[pairs.slots]).sum(-1, keepdim=True)
+        out = functional.embedding_bag(pairs.slots, out, mode="sum", per_sample_weights=shares.div_(total))
+        out = out.masked_fill_(base == LOWEST, 0.0)
+        ctx.save_for_backward(q, k, v, out, base, total)
+        ctx.pairs = pairs
+        return out.view(*q.shape[:2], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        """As in ``flash``: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − D), dQ = dS K, dK = dSᵀ Q, with D the sums of dO ∘ O."""
+        (q, k, v, out, base, total), pairs = ctx.saved_tensors, ctx.pairs
+        logsumexp = (base + total.log()).masked_fill(base == LOWEST, 0.0)  # of an empty row: weights of 0 below
+        d_total = (d_out * out.view_as(d_out)).sum(-1, keepdim=True)
+        dq, dk, dv = q.new_empty(pairs.rows.numel() * q.shape[1], q.shape[2]), torch.zeros_like(k), torch.zeros_like(v)
+        for tile, here, rows, keys, scores in _tiles(q, k, pairs):
+            blocks, mine = pairs.blocks[tile], pairs.rows[tile]
+            d_rows, base, total = (x.view(*q.shape[:2], -1)[mine].flatten(1, 2) for x in (d_out, logsumexp, d_total))
+            weights = exponential_(scores.sub_(base))
+            d_scores = (d_rows @ v[blocks].mT).sub_(total).mul_(weights)
+            torch.bmm(d_scores, keys, out=dq[here].view_as(rows))
+            dk.index_add_(0, blocks, d_scores.mT @ rows)
+            dv.index_add_(0, blocks, weights.mT @ d_rows)
+        return functional.embedding_bag(pairs.slots, dq, mode="sum").view_as(q), dk, dv, None
+
+
+def _tiles(q: Tensor, k: Tensor, pairs: _Pairs) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
+    """Chunks, their slots, their queries ``(·, c · h, D)``, keys ``(·, b, D)``, and scores, ``LOWEST`` where hidden."""
+    chunk, heads = pairs.rows.shape[1], q.shape[1]
+    step = max(1, tile_limit(SCORES, q.device) // (chunk * heads * k.shape[1]))
+    for start in range(0, len(pairs.rows), step):
+        tile = slice(start, min(start + step, len(pairs.rows)))
+        rows, keys = q[pairs.rows[tile]].flatten(1, 2), k[pairs.blocks[tile]]
+        scores = rows @ keys.mT
+        hidden = pairs.places[pairs.blocks[tile]][:, None] > pairs.last[tile][..., None]
+        scores.unflatten(1, (chunk, heads)).masked_fill_(hidden[:, :, None], LOWEST)
+        yield tile, slice(tile.start * chunk * heads, tile.stop * chunk * heads), rows, keys, scores
