@@ -171,10 +171,10 @@ def test_a_rule_over_the_paragraph_is_always_right(full):
 
 
 def bound_features(example):
-    """All that a bound paragraph shows beside its words, if nobody looks at who sees the thing.
+    """All that a bound paragraph shows of its two places, if nobody looks at who sees the thing.
 
-    Of the two sentences with a place of the word's senses, told apart by which comes first: where they stand, what their
-    subjects are, how often these come in other sentences than the word's, and what each has beside the noun.
+    Of the two sentences with a place, the earlier one first: where it stands, how long it is, what its subject is, and
+    how often this subject comes in other sentences than the word's.
     """
     sentences = [pair.source for pair in example.paragraph.sentences]
     both = [
@@ -202,7 +202,8 @@ def bound_features(example):
 
 def test_without_its_subject_the_words_sentence_leaves_a_bound_sense_open(full):
     """The two places' sentences differ in nothing that tells which of them belongs to the one who sees the thing."""
-    examples = [e for e in (*ambiguous_words(train=24_000, valid=0, test=0).train, *everything(full)) if e.kind == "bound"]
+    more = ambiguous_words(train=24_000, valid=0, test=0).train
+    examples = [e for e in (*more, *everything(full)) if e.kind == "bound"]
     rows = [bound_features(e) for e in examples[::2]]  # the other twin has the same features, and the same answer
     vocab = Vocab([features for features, _ in rows])
     bags = torch.zeros(len(rows), len(vocab))
@@ -210,10 +211,9 @@ def test_without_its_subject_the_words_sentence_leaves_a_bound_sense_open(full):
         row[vocab.encode(features)] = 1
     right = torch.tensor([float(answer) for _, answer in rows])
     half = len(rows) // 2
-    mean, weights = bags[:half].mean(0), torch.linalg.lstsq(
-        torch.cat((bags[:half] - bags[:half].mean(0), torch.eye(len(vocab)) * 10)),
-        torch.cat((right[:half] - 0.5, torch.zeros(len(vocab)))),
-    ).solution
+    mean = bags[:half].mean(0)
+    ridge = torch.cat((bags[:half] - mean, 10 * torch.eye(len(vocab))))
+    weights = torch.linalg.lstsq(ridge, torch.cat((right[:half] - 0.5, torch.zeros(len(vocab))))).solution
     found = (((bags[half:] - mean) @ weights > 0) == right[half:].bool()).double().mean().item()
     print(f"a rule over the shape of a bound paragraph: {found:.3f}")
     assert abs(found - 0.5) < 0.03
