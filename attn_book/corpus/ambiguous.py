@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -115,20 +116,27 @@ class AmbiguousCorpus:
     test: tuple[AmbiguousWord, ...]
 
 
-def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_200, seed: int = 0) -> AmbiguousCorpus:
+def ambiguous_words(
+    *, train: int = 12_000, valid: int = 1_200, test: int = 1_200, words: Sequence[str] = (), seed: int = 0
+) -> AmbiguousCorpus:
     """Generate the given number of examples of 3 to 6 sentences for each part, the same for the same seed.
 
     Examples 2i and 2i + 1 are twins with the same sentence around the word and opposite senses, so a model that reads
     only that sentence is right half the time. The twins of the kinds "negated" and "bound" have the same words in all,
     so for them a bag of words of the whole paragraph is right half the time too. The kinds alternate. The deciding
     sentence comes one to five sentences before or after the word. No paragraph occurs twice. A part's size changes no
-    part before it, and a smaller part is the beginning of a larger one.
+    part before it, and a smaller part is the beginning of a larger one. ``words`` are those to choose from, all of
+    ``SENSES`` unless given.
 
     Raises:
-        ValueError: if a size is not an even integer of at least 0, or the seed is not an integer of at least 0.
+        ValueError: if a size is not an even integer of at least 0, a word is not in ``SENSES``, or the seed is not an
+            integer of at least 0.
     """
     sizes = {"train": train, "valid": valid, "test": test}
     check_even(sizes)
+    for word in words:
+        if word not in SENSES:
+            raise ValueError(f"words: expected keys of SENSES, got {word!r}")
     check_integer("seed", seed, at_least=0)
     seen: set[tuple[str, ...]] = set()
     parts = {}
@@ -136,7 +144,7 @@ def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_20
         random = stream(f"ambiguous {part}", seed)
         chosen: list[AmbiguousWord] = []
         while len(chosen) < size:
-            twins = _twins(random, KINDS[len(chosen) // 2 % len(KINDS)])
+            twins = _twins(random, KINDS[len(chosen) // 2 % len(KINDS)], tuple(words or SENSES))
             if not any(one.paragraph.source in seen for one in twins):
                 seen.update(one.paragraph.source for one in twins)
                 chosen.extend(twins)
@@ -179,13 +187,13 @@ SENSES = _senses()
 ACTS = (VERBS["see"], VERBS["look-at"], *(_verb(text) for text in NOTICING))
 
 
-def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
+def _twins(random: Random, kind: str, words: Sequence[str]) -> tuple[AmbiguousWord, AmbiguousWord]:
     """Two paragraphs that differ only in the places; everything else is drawn once for both.
 
     ``who`` and ``other`` are drawn alike and mentioned alike, and only the subject of the word's sentence says which is
     which: without this subject the paragraph tells nothing about the sense of a bound word.
     """
-    word, tense = random.choice(tuple(SENSES)), random.choice(("present", "past"))
+    word, tense = random.choice(words), random.choice(("present", "past"))
     places = [_at(random, sense) for sense in SENSES[word]]
     who, other = random.sample((NOUNS[random.choice(HE)], NOUNS[random.choice(SHE)]), 2)
     count = random.randint(3, 6)

@@ -251,7 +251,7 @@ def test_no_paragraph_twice(full, monkeypatch):
     sources = [example.paragraph.source for example in everything(full)]
     assert len(set(sources)) == len(sources)
     drawn = list(zip(full.train[:8:2], full.train[1:8:2], strict=True))
-    monkeypatch.setattr(ambiguous, "_twins", lambda random, kind: random.choice(drawn))
+    monkeypatch.setattr(ambiguous, "_twins", lambda random, kind, words: random.choice(drawn))
     parts = ambiguous_words(train=4, valid=2, test=2)
     assert {e.paragraph.source for e in (*parts.train, *parts.valid, *parts.test)} == set(sources[:8])
 
@@ -274,6 +274,13 @@ def test_a_smaller_part_begins_a_larger_one(full):
     assert small.train == full.train[:24] and small.test == ()
     assert ambiguous_words(train=24, valid=24, test=0).valid[:12] == small.valid
     assert ambiguous_words(train=24, valid=0, test=0, seed=1).train != small.train
+
+
+def test_only_the_words_asked_for():
+    found = ambiguous_words(train=120, valid=0, test=0, words=("bow", "bank")).train
+    assert {e.word for e in found} == {"bow", "bank"}
+    with pytest.raises(ValueError, match="words: expected keys of SENSES, got 'king'"):
+        ambiguous_words(train=0, valid=0, test=0, words=("bow", "king"))
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
