@@ -12,7 +12,7 @@ import torch
 from attn_book.corpus import KINDS, ambiguous_words
 from attn_core import capture_attention
 from attn_core.data import Vocab
-from recorded import context
+from recorded import context, context_longer
 
 SMALL = {"TRAIN": 36, "TEST": 18, "STEPS": 2, "POINTS": 2, "BATCH_SIZE": 12, "LEARNING_RATE": 1e-2}
 SMALL |= {"MODEL_DIM": 16, "HEADS": 2, "FEED_FORWARD_DIM": 24, "SEEDS": (0, 1)}
@@ -101,7 +101,7 @@ def test_the_first_layer_alone_is_confined(told):
 def test_batches_are_the_same_for_all_and_have_each_twin_beside_the_other(monkeypatch):
     monkeypatch.setattr(context, "BATCH_SIZE", 400)
     drawn = [next(context.batches(seed)) for seed in (1, 1, 2)]
-    assert torch.equal(drawn[0].tokens, drawn[1].tokens) and not torch.equal(drawn[0].senses, drawn[2].senses)
+    assert torch.equal(drawn[0].tokens, drawn[1].tokens) and not torch.equal(drawn[0].tokens, drawn[2].tokens)
     assert torch.equal(drawn[0].candidates[::2], drawn[0].candidates[1::2])
     assert torch.equal(drawn[0].senses[::2], 1 - drawn[0].senses[1::2])
 
@@ -130,3 +130,13 @@ def test_training_lowers_the_loss(monkeypatch):
     monkeypatch.setattr(context, "STEPS", 60)
     curve = context.measure("global", "nothing", 0)["curve"]
     assert curve[-1]["loss"] < curve[0]["loss"] < 2 * math.log(2)
+
+
+def test_a_longer_run_is_tested_as_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(context_longer, "SEEDS", (0,))
+    threads = torch.get_num_threads()
+    found = context_longer.run(tmp_path)
+    torch.set_num_threads(threads)
+    (run,) = found["runs"]
+    assert found["steps"] == 6 and [point["step"] for point in run["curve"]] == [1, 2, 3, 4, 5, 6]
+    assert (run["form"], run["told"]) == ("plain", "nothing")
