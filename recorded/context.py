@@ -41,8 +41,8 @@ TRAIN, TEST = 12_000, 1_200
 BOUND = 0.8
 """The share of training examples that are bound; the other kinds have half of the rest each.
 
-With equal shares no model learned the bound kind in the same time: after some hundred steps the others are learned, and
-what is left of the loss changes little for as long as we trained.
+With equal shares, plain attention that is told the sentences did not learn the bound kind in the 1,000 steps that we
+tried: the others are learned early, and after that the loss changes little.
 """
 STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 32, 4e-3
 POINTS = 10  # how often a model is tested while it learns
