@@ -12,11 +12,11 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.context import blend
 
 _PAGE = "chapters/16_context"
-_FORMULA = (_PAGE, "A formula that does not multiply")
+_FORMULA = (_PAGE, "Adding a context to queries and keys")
 _GATES = (_PAGE, "Gates")
-_GLOBAL = (_PAGE, "Global")
-_HIERARCHY = (_PAGE, "Hierarchical")
-_COST = (_PAGE, "What it costs")
+_GLOBAL = (_PAGE, "Global and deep contexts")
+_HIERARCHY = (_PAGE, "Hierarchical attention")
+_DECODER = (_PAGE, "Contexts in a decoder")
 
 
 # The mean of the words so far.
@@ -49,31 +49,31 @@ prefix_context = Check(
             lambda x: x.cumsum(1),
             "the sums are not divided",
             "The result is a mean: divide the sum at each position by the number of words in it.",
-            _COST,
+            _DECODER,
         ),
         Misconception(
             lambda x: x.cumsum(1) / x.shape[1],
             "all sums are divided by the number of all words",
             "The first sum contains one word, the second two.",
-            _COST,
+            _DECODER,
         ),
         Misconception(
             lambda x: (x.cumsum(1) - x) / (_counts(x) - 1).clamp(min=1),
             "a word's own vector is left out",
             "The mean runs over the words up to it, itself included.",
-            _COST,
+            _DECODER,
         ),
         Misconception(
             lambda x: x.flip(1).cumsum(1).flip(1) / _counts(x).flip(0),
             "the mean runs over the word and those after it",
             "These are exactly the words that must be masked in a decoder.",
-            _COST,
+            _DECODER,
         ),
         Misconception(
             lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1)[:, None, None],
             "the sums run over the texts of the batch",
             "Axis 1 holds the words, and no text may influence another one.",
-            _COST,
+            _DECODER,
         ),
     ],
     hints=[

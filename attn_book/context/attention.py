@@ -1,14 +1,11 @@
 """Self-attention whose queries and keys are blended with a context; the values stay as they are."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_integer, check_mechanism, check_vectors, kind
-from attn_core.mechanisms.dense import Dense
+from attn_core.contract import check_integer, check_vectors
+from attn_core.mechanisms.dense import attention, attention_with_weights
 
 
 def blend(x: Tensor, context: Tensor, weight: Tensor) -> Tensor:
@@ -35,24 +32,13 @@ class ContextAttention(nn.Module):
 
     A context computed from the whole sequence contains later positions: ``causal`` hides only keys and values.
 
-    ``mechanism`` is any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns
-    belongs to one layer. ``bias`` adds one to each of the four projections.
-
     Raises:
-        ValueError: if a size is below 1, ``num_heads`` does not divide ``model_dim``, or ``mechanism`` is not callable.
+        ValueError: if a size is below 1, or ``num_heads`` does not divide ``model_dim``.
 
     Source: Yang et al. 2019 (Context-Aware Self-Attention Networks), section "Context-Aware Self-Attention Model".
     """
 
-    def __init__(
-        self,
-        model_dim: int,
-        num_heads: int,
-        *,
-        context_dim: int,
-        bias: bool = True,
-        mechanism: Callable[..., Tensor] | None = None,
-    ) -> None:
+    def __init__(self, model_dim: int, num_heads: int, *, context_dim: int) -> None:
         super().__init__()
         check_integer("model_dim", model_dim)
         check_integer("num_heads", num_heads)
@@ -60,11 +46,9 @@ class ContextAttention(nn.Module):
         if model_dim % num_heads:
             raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
         self.num_heads, self.head_dim = num_heads, model_dim // num_heads
-        self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(4))
+        self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim) for _ in range(4))
         self.query_context, self.key_context = (nn.Linear(context_dim, model_dim, bias=False) for _ in range(2))
         self.query_gate, self.key_gate = (nn.Linear(2 * model_dim, 1) for _ in range(2))
-        self.mechanism = Dense() if mechanism is None else mechanism
-        check_mechanism(self.mechanism)
         for projection in self.children():
             if isinstance(projection, nn.Linear):
                 nn.init.xavier_uniform_(projection.weight)
@@ -75,58 +59,29 @@ class ContextAttention(nn.Module):
         """The sizes that ``print`` shows."""
         return f"num_heads={self.num_heads}, head_dim={self.head_dim}, context_dim={self.query_context.in_features}"
 
-    def forward(
-        self,
-        x: Tensor,
-        context: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """Attend from each position of ``x`` to all positions, given ``context``.
 
         Shapes: ``x (B, T, model_dim)``; ``context (B, T, context_dim)``, or ``(B, 1, context_dim)`` where all positions
-        share it; ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, T)``. Returns
-        ``(B, T, model_dim)``.
+        share it; ``mask`` (True = may attend) broadcasts to ``(B, H, T, T)``. Returns ``(B, T, model_dim)``.
 
         Raises:
-            ValueError: if an input has another size or kind, or a mask or bias does not broadcast.
+            ValueError: if an input has another size or kind, or a mask does not broadcast.
         """
         self._check(x, context)
-        (q, _), (k, _) = self._blended(x, context)
-        q, k, v = (self._split(each) for each in (q, k, self.value(x)))
-        return self.out(self._attend(q, k, v, mask=mask, bias=bias, causal=causal).transpose(1, 2).flatten(2))
+        queries = self._blended(self.query(x), self.query_context(context), self.query_gate)
+        keys = self._blended(self.key(x), self.key_context(context), self.key_gate)
+        q, k, v = (self._split(each) for each in (queries, keys, self.value(x)))
+        if is_captured(self):
+            out, weights = attention_with_weights(q, k, v, mask=mask, causal=causal)
+            record(self, weights)
+        else:
+            out = attention(q, k, v, mask=mask, causal=causal)
+        return self.out(out.transpose(1, 2).flatten(2))
 
-    def context_weights(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        """How much of each query and of each key is context, λ_Q and λ_K: ``(B, T, 1)`` each, between 0 and 1.
-
-        Shapes and errors: as ``forward``.
-        """
-        self._check(x, context)
-        (_, of_queries), (_, of_keys) = self._blended(x, context)
-        return of_queries, of_keys
-
-    def _blended(self, x: Tensor, context: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Queries and keys ``(B, T, C)``, each with its weights ``(B, T, 1)`` of the context."""
-        both = []
-        for projection, of_context, gate in (
-            (self.query, self.query_context, self.query_gate),
-            (self.key, self.key_context, self.key_gate),
-        ):
-            own, given = projection(x), of_context(context)
-            weight = torch.sigmoid(gate(torch.cat((own, given.expand_as(own)), -1)))
-            both.append((blend(own, given, weight), weight))
-        return both
-
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        if not is_captured(self):
-            return self.mechanism(q, k, v, **options)
-        if not hasattr(self.mechanism, "with_weights"):
-            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
-        out, weights = self.mechanism.with_weights(q, k, v, **options)
-        record(self, weights)
-        return out
+    @staticmethod
+    def _blended(own: Tensor, given: Tensor, gate: nn.Module) -> Tensor:
+        return blend(own, given, torch.sigmoid(gate(torch.cat((own, given.expand_as(own)), -1))))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)

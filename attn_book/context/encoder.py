@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from attn_book.context.attention import ContextAttention
 from attn_core import masks
 from attn_core.contract import check_mask, check_tokens
-from attn_core.mechanisms.dense import Dense
+from attn_core.positions import Sinusoidal
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.feed_forward import FeedForward
-from attn_core.transformer.layers import AddNorm, Mechanism
-from attn_core.transformer.stacks import TokenEmbedding, placed
+from attn_core.transformer.layers import AddNorm
+from attn_core.transformer.stacks import TokenEmbedding
 
 
 class ContextLayer(nn.Module):
@@ -24,7 +24,7 @@ class ContextLayer(nn.Module):
     Source: Vaswani et al. 2017, figure 1, left; Yang et al. 2019 (Context-Aware Self-Attention Networks).
     """
 
-    def __init__(self, config: TransformerConfig, form: nn.Module, *, mechanism: Mechanism | None = None) -> None:
+    def __init__(self, config: TransformerConfig, form: nn.Module) -> None:
         super().__init__()
         if config.num_kv_heads not in (None, config.num_heads):
             raise ValueError(f"config: expected as many key-value heads as heads, got {config.num_kv_heads}")
@@ -35,7 +35,7 @@ class ContextLayer(nn.Module):
             raise ValueError(f"form: expected a form of context with its context_dim, got {type(form).__name__}")
         dim, dropout = config.model_dim, config.dropout
         self.form = form
-        self.attention = ContextAttention(dim, config.num_heads, context_dim=context_dim, mechanism=mechanism)
+        self.attention = ContextAttention(dim, config.num_heads, context_dim=context_dim)
         self.feed_forward = FeedForward(dim, config.feed_forward_dim, dropout=dropout)
         self.add_attention, self.add_feed_forward = (
             AddNorm(dim, dropout=dropout, norm_first=config.norm_first) for _ in range(2)
@@ -51,30 +51,17 @@ class ContextEncoder(nn.Module):
     """``TransformerEncoder`` with ``ContextAttention``: token ids to one vector each.
 
     ``form`` is called with the model size once for each layer: ``GlobalContext``, ``HierarchicalContext``,
-    ``DynamicContext``, or whatever makes a module that is called as these are. ``mechanism`` is called once for each
-    layer; ``positions`` once, for what is added to the embeddings, ``Sinusoidal`` by default.
+    ``DynamicContext``, or whatever makes a module that is called as these are.
 
     Raises:
-        ValueError: as ``ContextLayer``, or ``positions`` act inside the scores.
+        ValueError: as ``ContextLayer``.
     """
 
-    def __init__(
-        self,
-        config: TransformerConfig,
-        form: Callable[[int], nn.Module],
-        *,
-        mechanism: Callable[[], Mechanism] = Dense,
-        positions: Callable[[], nn.Module] | None = None,
-    ) -> None:
+    def __init__(self, config: TransformerConfig, form: Callable[[int], nn.Module]) -> None:
         super().__init__()
-        added, inside = placed(config, positions)
-        if inside is not None:
-            raise ValueError(f"positions: expected some to add to the embeddings, got {type(inside).__name__}")
         self.config = config
-        self.embedding = TokenEmbedding(config.vocab_size, config, added)
-        self.layers = nn.ModuleList(
-            ContextLayer(config, form(config.model_dim), mechanism=mechanism()) for _ in range(config.num_layers)
-        )
+        self.embedding = TokenEmbedding(config.vocab_size, config, Sinusoidal(config.model_dim))
+        self.layers = nn.ModuleList(ContextLayer(config, form(config.model_dim)) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.model_dim) if config.norm_first else nn.Identity()
 
     def forward(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from attn_book.corpus.clauses import write
 from attn_book.corpus.grammar import check_even, stream
-from attn_book.corpus.lexicon import BE, NOUNS, VERBS, Noun, Verb, adjectives_of, nouns_of
+from attn_book.corpus.lexicon import BE, NOUNS, VERBS, Noun, Verb, nouns_of
 from attn_book.corpus.morphology import conjugate, english_ed, english_s, french_plural
 from attn_book.corpus.paragraphs import Paragraph
 from attn_book.corpus.trees import Clause, NounPhrase, Place, Pronoun, Sentence
@@ -71,7 +72,7 @@ NOTICING = (
 """What one may do to anything, beside seeing it and looking at it: these verbs fit both senses of a word."""
 FILLERS = ("sleep", "work", "sing", "laugh", "play", "walk", "eat", "drink", "read", "wear", "wash")
 HE, SHE = ("man", "boy", "king"), ("woman", "girl", "queen", "princess", "lady")
-"""The nouns that a pronoun may stand for, those whose gender is known in English too."""
+"""The people, by the pronoun that may stand for them."""
 KINDS = ("plain", "negated", "bound")
 
 
@@ -115,20 +116,27 @@ class AmbiguousCorpus:
     test: tuple[AmbiguousWord, ...]
 
 
-def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_200, seed: int = 0) -> AmbiguousCorpus:
+def ambiguous_words(
+    *, train: int = 12_000, valid: int = 1_200, test: int = 1_200, words: Sequence[str] = (), seed: int = 0
+) -> AmbiguousCorpus:
     """Generate the given number of examples of 3 to 6 sentences for each part, the same for the same seed.
 
     Examples 2i and 2i + 1 are twins with the same sentence around the word and opposite senses, so a model that reads
     only that sentence is right half the time. The twins of the kinds "negated" and "bound" have the same words in all,
     so for them a bag of words of the whole paragraph is right half the time too. The kinds alternate. The deciding
     sentence comes one to five sentences before or after the word. No paragraph occurs twice. A part's size changes no
-    part before it, and a smaller part is the beginning of a larger one.
+    part before it, and a smaller part is the beginning of a larger one. ``words`` are those to choose from, all of
+    ``SENSES`` unless given.
 
     Raises:
-        ValueError: if a size is not an even integer of at least 0, or the seed is not an integer of at least 0.
+        ValueError: if a size is not an even integer of at least 0, a word is not in ``SENSES``, or the seed is not an
+            integer of at least 0.
     """
     sizes = {"train": train, "valid": valid, "test": test}
     check_even(sizes)
+    for word in words:
+        if word not in SENSES:
+            raise ValueError(f"words: expected keys of SENSES, got {word!r}")
     check_integer("seed", seed, at_least=0)
     seen: set[tuple[str, ...]] = set()
     parts = {}
@@ -136,7 +144,7 @@ def ambiguous_words(*, train: int = 12_000, valid: int = 1_200, test: int = 1_20
         random = stream(f"ambiguous {part}", seed)
         chosen: list[AmbiguousWord] = []
         while len(chosen) < size:
-            twins = _twins(random, KINDS[len(chosen) // 2 % len(KINDS)])
+            twins = _twins(random, KINDS[len(chosen) // 2 % len(KINDS)], tuple(words or SENSES))
             if not any(one.paragraph.source in seen for one in twins):
                 seen.update(one.paragraph.source for one in twins)
                 chosen.extend(twins)
@@ -179,14 +187,15 @@ SENSES = _senses()
 ACTS = (VERBS["see"], VERBS["look-at"], *(_verb(text) for text in NOTICING))
 
 
-def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
-    """Two paragraphs that differ only in the places; everything else is drawn once for both."""
-    word, tense = random.choice(tuple(SENSES)), random.choice(("present", "past"))
+def _twins(random: Random, kind: str, words: Sequence[str]) -> tuple[AmbiguousWord, AmbiguousWord]:
+    """Two paragraphs that differ only in the places; everything else is drawn once for both.
+
+    ``who`` and ``other`` are drawn alike and mentioned alike, and only the subject of the word's sentence says which is
+    which: without this subject the paragraph tells nothing about the sense of a bound word.
+    """
+    word, tense = random.choice(words), random.choice(("present", "past"))
     places = [_at(random, sense) for sense in SENSES[word]]
-    people = [noun for noun in nouns_of(("person",)) if "kin" not in noun.classes]
-    who = random.choice(people)
-    others = people if random.random() < 0.6 else nouns_of(("animal",))
-    other = random.choice([noun for noun in others if noun is not who])
+    who, other = random.sample((NOUNS[random.choice(HE)], NOUNS[random.choice(SHE)]), 2)
     count = random.randint(3, 6)
     distance = random.randrange(1, count)
     first = random.randrange(count - distance)
@@ -195,45 +204,51 @@ def _twins(random: Random, kind: str) -> tuple[AmbiguousWord, AmbiguousWord]:
     if kind != "plain" and random.random() < 0.5:  # so that the nearer place is the wrong one half the time
         deciding, third = third, deciding
     lines: list[tuple[Clause, ...]] = []
-    known: set[Noun] = set()
+    named: set[Noun] = set()
 
-    def subject(noun: Noun) -> NounPhrase | Pronoun:
-        pronoun, rival = _pronoun(noun), other if noun is who else who
-        clear = "animal" in rival.classes or _pronoun(rival) not in ("", pronoun)  # "he" could be the sailor
-        if noun in known and pronoun and clear and random.random() < 0.5:
-            return Pronoun(pronoun)
-        fitting = () if noun in known or random.random() < 0.7 else adjectives_of(noun, False)
-        known.add(noun)
-        return NounPhrase("the", noun, adjectives=(random.choice(fitting),) if fitting else ())
+    def subject(noun: Noun) -> NounPhrase:
+        named.add(noun)
+        return NounPhrase("the", noun)
 
     for number in range(count):
         if number == sentence:
-            actor, act, determiner = subject(who), random.choice(ACTS), random.choice(("the", "the", "this"))
+            both = {who, other} <= named  # so that a pronoun does not tell which of them was named
+            pronoun = Pronoun("he" if who.english[0] in HE else "she")
+            actor = pronoun if both and random.random() < 0.5 else subject(who)
+            act, determiner = random.choice(ACTS), random.choice(("the", "the", "this"))
             things = [NounPhrase(determiner, sense.noun) for sense in SENSES[word]]
             lines.append(tuple(Clause(actor, act, thing, tense=tense) for thing in things))
         elif number == deciding:
-            actor = subject(who)
-            lines.append(tuple(Clause(actor, BE, predicate=place, tense=tense) for place in places))
+            lines.append(tuple(Clause(subject(who), BE, predicate=place, tense=tense) for place in places))
         elif number == third and kind != "plain":
-            actor, negation = (subject(who), "not") if kind == "negated" else (subject(other), "")
+            denied, negation = (who, "not") if kind == "negated" else (other, "")
             swapped = places[::-1]
-            lines.append(tuple(Clause(actor, BE, predicate=p, tense=tense, negation=negation) for p in swapped))
+            lines.append(
+                tuple(Clause(subject(denied), BE, predicate=p, tense=tense, negation=negation) for p in swapped)
+            )
         elif number == third or random.random() < 0.4:
             place = _at(random, random.choice(_elsewhere(word)))
-            actor = subject(random.choice(nouns_of(("animal",))))
-            lines.append((Clause(actor, BE, predicate=place, tense=tense),) * 2)
+            animal = NounPhrase("the", random.choice(nouns_of(("animal",))))
+            lines.append((Clause(animal, BE, predicate=place, tense=tense),) * 2)
         else:
             lines.append((_filler(random, subject(random.choice((who, other))), tense),) * 2)
-    return _told(lines, word, 0, sentence, deciding, kind), _told(lines, word, 1, sentence, deciding, kind)
+    cast = who.english[0], other.english[0]
+    return _told(lines, cast, word, 0, sentence, deciding, kind), _told(lines, cast, word, 1, sentence, deciding, kind)
 
 
 def _told(
-    lines: list[tuple[Clause, ...]], word: str, sense: int, sentence: int, deciding: int, kind: str
+    lines: list[tuple[Clause, ...]],
+    cast: tuple[str, str],
+    word: str,
+    sense: int,
+    sentence: int,
+    deciding: int,
+    kind: str,
 ) -> AmbiguousWord:
     pairs = tuple(write(Sentence(twins[sense])) for twins in lines)
     position = sum(len(pair.source) for pair in pairs[:sentence]) + pairs[sentence].source.index(word)
     french = SENSES[word][sense].noun.french[0]
-    return AmbiguousWord(Paragraph(pairs), word, sense, french, sentence, position, deciding, kind)
+    return AmbiguousWord(Paragraph(pairs, cast), word, sense, french, sentence, position, deciding, kind)
 
 
 def _at(random: Random, sense: Sense) -> Place:
@@ -247,14 +262,9 @@ def _elsewhere(word: str) -> list[Sense]:
     return [sense for pair in SENSES.values() for sense in pair if sense.places not in own]
 
 
-def _pronoun(noun: Noun) -> str:
-    name = noun.english[0]
-    return "he" if name in HE else "she" if name in SHE else ""
-
-
-def _filler(random: Random, subject: NounPhrase | Pronoun, tense: str) -> Clause:
+def _filler(random: Random, subject: NounPhrase, tense: str) -> Clause:
     """A clause about something that one can do anywhere."""
-    classes = {"person"} if isinstance(subject, Pronoun) else subject.noun.classes
-    verb = VERBS[random.choice([name for name in FILLERS if not classes.isdisjoint(VERBS[name].subjects)])]
+    fitting = [name for name in FILLERS if not subject.noun.classes.isdisjoint(VERBS[name].subjects)]
+    verb = VERBS[random.choice(fitting)]
     thing = NounPhrase("the", random.choice(nouns_of(verb.objects))) if verb.objects else None
     return Clause(subject, verb, thing, tense=tense)

@@ -54,7 +54,7 @@ def dynamic(module, words, numbers):
     return [mean(softmax([float(q @ k) / math.sqrt(len(q)) for k in keys]), sentences) for q in asked]
 
 
-def context_attention(layer, x, context, *, mask=None, bias=None, causal=False):
+def context_attention(layer, x, context, *, mask=None, causal=False):
     """``ContextAttention`` row by row and head by head: the output (B, T, C)."""
     own, heads, size = parameters(layer), layer.num_heads, layer.head_dim
     batch, length, _ = x.shape
@@ -63,7 +63,7 @@ def context_attention(layer, x, context, *, mask=None, bias=None, causal=False):
         for t in range(length):
             word, given = x[b, t].double(), context[b, t if context.shape[1] > 1 else 0].double()
             for name, part in parts.items():
-                vector = own[f"{name}.weight"] @ word + own.get(f"{name}.bias", torch.zeros(1))
+                vector = own[f"{name}.weight"] @ word + own[f"{name}.bias"]
                 if name != "value":
                     turned = own[f"{name}_context.weight"] @ given
                     v, u = own[f"{name}_gate.weight"][0].chunk(2)
@@ -72,6 +72,6 @@ def context_attention(layer, x, context, *, mask=None, bias=None, causal=False):
                     vector = vector - share * vector + share * turned
                 for head in range(heads):
                     part[b, head, t] = vector[head * size : (head + 1) * size]
-    out, _ = reference.attention(*parts.values(), mask=mask, bias=bias, causal=causal)
+    out, _ = reference.attention(*parts.values(), mask=mask, causal=causal)
     joined = torch.cat([out[:, head] for head in range(heads)], -1)
-    return joined @ own["out.weight"].T + own.get("out.bias", torch.zeros(1))
+    return joined @ own["out.weight"].T + own["out.bias"]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attn_book.context import ContextAttention, blend
-from attn_core import Dense, MultiHeadAttention, SlidingWindow, capture_attention, masks
+from attn_core import MultiHeadAttention, capture_attention, masks
 from tests.context import reference
 
 LENGTHS = torch.tensor([5, 3, 0])
@@ -33,14 +33,12 @@ def shut(layer):
     return layer
 
 
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("places", [5, 1])
 @pytest.mark.parametrize("causal", [True, False])
-def test_it_equals_the_loops(bias, places, causal):
-    layer = make(6, 3, context_dim=4, bias=bias)
-    x, context, added = draw(3, 5, 6), draw(3, places, 4, seed=1), draw(3, 5, 5, seed=2)[:, None]
-    wanted = reference.context_attention(layer, x, context, mask=PADDING, bias=added, causal=causal)
-    found = layer(x, context, mask=PADDING, bias=added, causal=causal)
+def test_it_equals_the_loops(places, causal):
+    layer, x, context = make(6, 3, context_dim=4), draw(3, 5, 6), draw(3, places, 4, seed=1)
+    wanted = reference.context_attention(layer, x, context, mask=PADDING, causal=causal)
+    found = layer(x, context, mask=PADDING, causal=causal)
     torch.testing.assert_close(found.double(), wanted, atol=3e-6, rtol=0)
 
 
@@ -53,7 +51,6 @@ def test_without_context_weight_it_is_plain_attention_forward_and_backward(causa
     context = draw(3, 5, 4, seed=1).requires_grad_()
     found, wanted = layer(x, context, mask=mask, causal=causal), plain(x, mask=mask, causal=causal)
     assert torch.equal(found, wanted)
-    assert all(bool((weight == 0).all()) for weight in layer.context_weights(x, context))
     names = [name for name, _ in plain.named_parameters()]
     mine = torch.autograd.grad(found, [x, *(layer.get_parameter(name) for name in names)], toward, retain_graph=True)
     theirs = torch.autograd.grad(wanted, [x, *(plain.get_parameter(name) for name in names)], toward)
@@ -63,19 +60,6 @@ def test_without_context_weight_it_is_plain_attention_forward_and_backward(causa
     rest = [p for name, p in layer.named_parameters() if name not in names]
     for gradient in torch.autograd.grad(found, [context, *rest], toward):
         assert not gradient.any()
-
-
-def test_the_weights_are_those_of_the_formula():
-    layer, x, context = make(6, 2, context_dim=4), draw(2, 5, 6), draw(2, 5, 4, seed=1)
-    of_queries, of_keys = layer.context_weights(x, context)
-    assert of_queries.shape == of_keys.shape == (2, 5, 1)
-    for found, name in ((of_queries, "query"), (of_keys, "key")):
-        own = reference.parameters(layer)
-        q = x.double() @ own[f"{name}.weight"].T + own[f"{name}.bias"]
-        c = context.double() @ own[f"{name}_context.weight"].T
-        v, u = own[f"{name}_gate.weight"][0].chunk(2)
-        wanted = 1 / (1 + torch.exp(-(q @ v + c @ u + own[f"{name}_gate.bias"])))
-        torch.testing.assert_close(found[..., 0].double(), wanted, atol=1e-6, rtol=0)
 
 
 def test_all_context_leaves_nothing_of_the_queries():
@@ -131,7 +115,7 @@ def test_a_row_of_nan_reaches_no_other_row():
     torch.testing.assert_close(layer(x, context)[0], wanted)
 
 
-def test_its_weights_are_captured_and_other_mechanisms_fit():
+def test_its_weights_are_captured():
     layer, x, context = make(6, 3, context_dim=4), draw(3, 5, 6), draw(3, 5, 4, seed=1)
     wanted = layer(x, context, mask=PADDING, causal=True)
     with capture_attention(nn.ModuleDict({"it": layer})) as maps:
@@ -140,12 +124,6 @@ def test_its_weights_are_captured_and_other_mechanisms_fit():
     (weights,) = maps["it"]
     assert weights.shape == (3, 3, 5, 5) and not weights.masked_select(~PADDING).any()
     torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, 5))
-    layer.mechanism = SlidingWindow(4)  # wide enough to see all
-    torch.testing.assert_close(layer(x, context, mask=PADDING, causal=True), wanted, atol=1e-6, rtol=0)
-    layer = ContextAttention(6, 3, context_dim=4, mechanism=lambda q, k, v, **options: v)
-    with capture_attention(layer), pytest.raises(ValueError, match=r"mechanism: expected one that has weights"):
-        layer(x, context)
-    assert isinstance(ContextAttention(6, 3, context_dim=4, mechanism=Dense(dropout=0.5)).mechanism, Dense)
 
 
 def test_empty_batches_and_sequences_pass():
@@ -198,7 +176,6 @@ X, CONTEXT = torch.zeros(2, 5, 6), torch.zeros(2, 5, 4)
         (X, CONTEXT.double(), {}, "context: expected dtype torch.float32"),
         (X, CONTEXT, {"mask": torch.ones(2, 1, 5, 4, dtype=torch.bool)}, "mask: expected a shape"),
         (X, CONTEXT, {"mask": torch.ones(5, 5)}, "mask: expected a boolean tensor"),
-        (X, CONTEXT, {"bias": torch.ones(5, 5, dtype=torch.bool)}, "bias: expected a floating tensor"),
         (X, CONTEXT, {"causal": 1}, "causal: expected True or False"),
     ],
 )
@@ -206,9 +183,6 @@ def test_wrong_inputs_are_refused(x, context, options, message):
     layer = make(6, 3, context_dim=4)
     with pytest.raises(ValueError, match=message):
         layer(x, context, **options)
-    if not options:
-        with pytest.raises(ValueError, match=message):
-            layer.context_weights(x, context)
 
 
 def test_it_leaves_its_inputs_as_they_are():

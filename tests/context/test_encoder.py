@@ -7,7 +7,6 @@ from torch import nn
 from attn_book.context import DynamicContext, GlobalContext, HierarchicalContext
 from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import MultiHeadAttention, capture_attention, masks
-from attn_core.positions import Learned, Rotary
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from tests.context.test_attention import shut
 
@@ -18,10 +17,10 @@ NUMBERS = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]])
 FORMS = [GlobalContext, HierarchicalContext, DynamicContext]
 
 
-def make(form=DynamicContext, config=CONFIG, **options):
+def make(form=DynamicContext, config=CONFIG):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return ContextEncoder(config, form, **options)
+        return ContextEncoder(config, form)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -90,7 +89,7 @@ def test_confined_to_its_sentence_a_word_feels_another_through_the_context_alone
 
 
 def test_forms_are_made_once_for_each_layer_and_all_learn():
-    model = make(HierarchicalContext, positions=lambda: Learned(6, 8))
+    model = make(HierarchicalContext)
     assert len({id(layer.form) for layer in model.layers}) == 2
     model(TOKENS, LENGTHS, NUMBERS).square().mean().backward()
     assert all(p.grad is not None and bool(p.grad.any()) for n, p in model.named_parameters() if "key.bias" not in n)
@@ -117,8 +116,6 @@ def test_what_it_cannot_build_is_refused():
     for changed in ({"num_kv_heads": 1}, {"share_query_key": True}):
         with pytest.raises(ValueError, match="config: expected"):
             make(config=dataclasses.replace(CONFIG, **changed))
-    with pytest.raises(ValueError, match="positions: expected some to add to the embeddings, got Rotary"):
-        make(positions=lambda: Rotary(4))
     for form in (nn.Identity(), MultiHeadAttention(8, 2)):
         with pytest.raises(ValueError, match="form: expected a form of context with its context_dim"):
             ContextLayer(CONFIG, form)

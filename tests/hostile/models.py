@@ -14,7 +14,7 @@ from attn_book.context import (
     global_context,
     sentence_members,
 )
-from attn_book.context.encoder import ContextEncoder, ContextLayer
+from attn_book.context.encoder import ContextLayer
 from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_book.retrieval import mean_vectors, retrieval_accuracy
@@ -207,8 +207,6 @@ MODELS = [
         "sentence_numbers: expected an int64 or int32 tensor of 2 axes, got torch.float32"),
     Row("ContextAttention: heads", ContextAttention, {"model_dim": 8, "num_heads": 3, "context_dim": 2},
         "num_heads: expected a number that divides model_dim 8, got 3$"),
-    Row("ContextAttention: the class", ContextAttention, {"model_dim": 8, "num_heads": 2, "context_dim": 2,
-        "mechanism": Dense}, r"mechanism: expected a made one, as Dense\(\), got the class itself$"),
     Row("ContextAttention: another context", ContextAttention(8, 2, context_dim=4),
         {"x": numbers(1, 3, 8), "context": numbers(1, 2, 4)},
         r"context: expected shape \(1, 3 or 1, 4\), to go with x, got \(1, 2, 4\)$"),
@@ -217,8 +215,6 @@ MODELS = [
         "context: expected device cpu, the weights', got meta$"),
     Row("ContextLayer: no form", ContextLayer, {"config": CONFIG, "form": nn.Identity()},
         "form: expected a form of context with its context_dim, got Identity$"),
-    Row("ContextEncoder: positions inside", ContextEncoder, {"config": CONFIG, "form": HierarchicalContext,
-        "positions": lambda: Rotary(4)}, "positions: expected some to add to the embeddings, got Rotary$"),
 ]
 
 images = numbers(2, 3, 8, 8)
