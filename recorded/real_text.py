@@ -60,12 +60,12 @@ def between_neighbours(read: Sequence[Words], held: Sequence[Words], vocab: Pret
     for words in known:
         for left, word, right in zip(["", *words], words, [*words[1:], ""], strict=False):
             table.setdefault((left, right), Counter())[word] += 1
-    always, right_word, total = counts.most_common(1)[0][0], 0, 0
-    by_frequency = 0
+    always = counts.most_common(1)[0][0]
+    by_frequency = right_word = total = 0
     for raw in held:
         words = [word if word in vocab else "<unk>" for word in raw]
         for left, word, right in zip(["", *words], words, [*words[1:], ""], strict=False):
-            if word in vocab:
+            if word != "<unk>":
                 total += 1
                 by_frequency += word == always
                 right_word += table.get((left, right), counts).most_common(1)[0][0] == word
@@ -103,7 +103,9 @@ def measure(seed: int, world: World, read: Sequence[Words], held: Sequence[Words
     return rounded({"seed": seed, **about, "curve": history.validation, "tuning": tuning})
 
 
-def run(folder: Path, plan: transfer.Plan = PLAN, seeds: Sequence[int] = SEEDS, most: int | None = None) -> dict[str, Any]:
+def run(
+    folder: Path, plan: transfer.Plan = PLAN, seeds: Sequence[int] = SEEDS, most: int | None = None
+) -> dict[str, Any]:
     """Every seed, and what counting would restore."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     found = sentences()[:most]

@@ -4,7 +4,7 @@ The parts of one story stand in both classes, so a noun that they share tells no
 alone, the other hidden words and the order of the parts; both are then tuned, and frozen, on "sense" and "order" of
 `recorded/transfer.py` and on the second task itself, "parts".
 
-Source: Lan et al. 2020, section 3.1 (sentence-order prediction); Liu et al. 2019, section 4.2 (does a second task help).
+Source: Lan et al. 2020, section 3.1 (sentence-order prediction); Liu et al. 2019, section 4.2 (whether a second helps).
 """
 
 from collections.abc import Sequence

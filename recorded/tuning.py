@@ -42,6 +42,7 @@ from recorded import transfer
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
+PLAN = transfer.Plan()
 RATES = (2e-5, 1e-4, 1e-3, 5e-3)
 LABELS, EPOCHS, BATCH_SIZE, WARMUP = 300, 3, 16, 0.1
 LONG = 20
@@ -81,13 +82,17 @@ def with_lora(model: Classifier, rank: int) -> Classifier:
     """The model with its encoder frozen, and LoRA at the queries and values of each layer."""
     model.encoder.requires_grad_(False)
     for layer in model.encoder.stack.layers:
-        attention = layer.attention
-        attention.query, attention.value = LoRA(attention.query, rank), LoRA(attention.value, rank)  # type: ignore[assignment]
+        attention: Any = layer.attention
+        attention.query, attention.value = LoRA(attention.query, rank), LoRA(attention.value, rank)
     return model
 
 
 def tune(
-    encoder: SegmentEncoder, texts: list[Text], vocab: PretrainingVocab, setting: tuple[int, int, float, bool], seed: int
+    encoder: SegmentEncoder,
+    texts: list[Text],
+    vocab: PretrainingVocab,
+    setting: tuple[int, int, float, bool],
+    seed: int,
 ) -> tuple[Classifier, dict[str, Any]]:
     """A copy of the encoder and a new head, trained on the first labels."""
     labels, epochs, peak, by_lora = setting
@@ -114,13 +119,17 @@ def tune(
 def moved(before: nn.Module, after: nn.Module) -> float:
     """How far the matrices of the layers have moved, relative to their norm: the median."""
     old = dict(before.named_parameters())
-    return torch.tensor(
-        [
-            ((x - old[name]).norm() / old[name].norm()).item()
-            for name, x in after.named_parameters()
-            if name in old and x.dim() == 2 and "layers" in name
-        ]
-    ).median().item()
+    return (
+        torch.tensor(
+            [
+                ((x - old[name]).norm() / old[name].norm()).item()
+                for name, x in after.named_parameters()
+                if name in old and x.dim() == 2 and "layers" in name
+            ]
+        )
+        .median()
+        .item()
+    )
 
 
 def paraphrases(count: int) -> tuple[list[list[str]], list[list[str]]]:
@@ -192,7 +201,7 @@ def ours(world: transfer.World, folder: Path, settings: Sequence[Any], seeds: Se
 
 def run(
     folder: Path,
-    plan: transfer.Plan = transfer.Plan(),
+    plan: transfer.Plan = PLAN,
     seeds: Sequence[int] = SEEDS,
     settings: tuple[Sequence[Any], Sequence[Any]] = (MINILM, OURS),
     tested: int = TESTED,
