@@ -44,10 +44,10 @@ from recorded.bahdanau import rounded
 SEEDS = (0, 1, 2)
 PLAN = transfer.Plan()
 RATES = (2e-5, 1e-4, 1e-3, 5e-3)
-LABELS, EPOCHS, BATCH_SIZE, WARMUP = 300, 3, 16, 0.1
+LABELS, EPOCHS, BATCH_SIZE, WARMUP = 200, 3, 16, 0.1
 LONG = 20
 RANK, LORA_RATE = 4, 1e-3
-TESTED, PARAPHRASES = 300, 100
+TESTED, PARAPHRASES = 200, 100
 FROZEN = (10, 30, 100, 300, 1000)
 # labels, epochs, rate, whether by LoRA
 MINILM = [(LABELS, EPOCHS, rate, False) for rate in RATES] + [
@@ -57,7 +57,7 @@ MINILM = [(LABELS, EPOCHS, rate, False) for rate in RATES] + [
     (30, LONG, 1e-3, False),
     (10, LONG, 1e-4, False),
 ]
-OURS = [(LABELS, epochs, rate, False) for epochs in (EPOCHS, 80) for rate in RATES]
+OURS = [(LABELS, EPOCHS, rate, False) for rate in RATES] + [(LABELS, 80, 1e-3, False)]
 
 
 class LoRA(nn.Module):
