@@ -68,9 +68,6 @@ SOURCES = {
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "17_pretraining": {
-        "97": "Devlin et al. 2019",
-    },
     "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
 }
 
