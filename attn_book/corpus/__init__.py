@@ -32,6 +32,7 @@ from attn_book.corpus.sentence_pairs import (
     entailments,
     next_sentence_texts,
     next_sentences,
+    sentence_order_texts,
     two_part_texts,
 )
 
@@ -68,5 +69,6 @@ __all__ = [
     "nouns_of",
     "paragraph_corpus",
     "plausible_sentences",
+    "sentence_order_texts",
     "two_part_texts",
 ]

@@ -75,11 +75,6 @@ SOURCES = {
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "17_pretraining": {
-        "96,000": "3,000 batches of 32",
-        "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
-        "97": "Devlin et al. 2019",
-    },
     "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
 }
 

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from attn_book.corpus import next_sentence_texts, paragraph_corpus, two_part_texts
+from attn_book.corpus import (
+    Paragraph,
+    next_sentence_texts,
+    paragraph_corpus,
+    sentence_order_texts,
+    two_part_texts,
+)
 from attn_core.data import Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.pretrain import (
@@ -38,7 +44,7 @@ def test_packed_texts():
         pack(Text(()), vocab)
 
 
-@pytest.mark.parametrize("make", [two_part_texts, next_sentence_texts])
+@pytest.mark.parametrize("make", [two_part_texts, next_sentence_texts, sentence_order_texts])
 def test_a_masked_batch_holds_its_texts_and_what_belongs_to_them(make):
     texts = make(PARAGRAPHS, seed=5)
     wanted = {tuple(pack(text, VOCAB)[0].tolist()): text for text in texts(2)}
@@ -97,6 +103,18 @@ def test_next_sentences_change_with_the_epoch_and_half_of_them_follow():
         assert paragraph.source[: len(text.first)] == text.first and text.second
         assert (paragraph.source == (*text.first, *text.second)) == bool(text.label)
     assert sum(text.label for text in texts(3)) == len(PARAGRAPHS) // 2
+
+
+def test_parts_are_in_their_order_or_exchanged_and_the_label_says_which():
+    texts = sentence_order_texts(PARAGRAPHS, seed=1)
+    assert texts(0) == texts(0) != texts(1) and texts(1) != sentence_order_texts(PARAGRAPHS, seed=2)(1)
+    for text, paragraph in zip(texts(3), PARAGRAPHS, strict=True):
+        parts = (text.first, text.second) if text.label else (text.second, text.first)
+        assert sum(parts, ()) == paragraph.source and all(part[-1] == "." for part in parts)
+    assert {text.label for text in texts(3)} == {0, 1}
+    single = Paragraph(PARAGRAPHS[0].sentences[:1])
+    with pytest.raises(ValueError, match="paragraphs: expected two sentences or more in each, got a single one"):
+        sentence_order_texts([*PARAGRAPHS, single])(0)
 
 
 def test_two_parts_are_the_whole_paragraph_cut_between_sentences():

@@ -12,8 +12,10 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+from attn_book.word_pieces import WordPieces
 from attn_core import capture_attention
 from attn_core.positions import Learned, Rotary
+from attn_core.pretrain import LabelledBatches, Text, pack
 from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained import files, load_safetensors, minilm_files
 from attn_core.transformer import FeedForward, LanguageModel, SwiGLU
@@ -459,6 +461,24 @@ def test_minilm_finds_the_paraphrase(minilm):
 
 
 @torch.no_grad()
+def test_its_tokenizer_as_a_vocabulary_gives_the_same_tokens(minilm):
+    vocab = WordPieces(minilm.tokenizer)
+    packed, segments = pack(Text(["unhappily", "reopened"], ["her bookshop", "."]), vocab)
+    ids = minilm.tokenizer.encode("unhappily reopened", "her bookshop .").ids
+    assert packed.tolist() == ids and segments.sum() == 5
+    assert len(vocab) == 30522 and [vocab.tokens[i] for i in ids[:2]] == ["[CLS]", "un"]
+    (labelled,) = LabelledBatches([Text([text], label=0) for text in SENTENCES], vocab, batch_size=3)
+    tokens, lengths = batch(minilm.tokenizer, SENTENCES)
+    assert torch.equal(labelled.source, tokens) and torch.equal(labelled.source_lengths, lengths)
+
+
+def test_a_tokenizer_with_other_special_tokens_is_no_vocabulary():
+    from tokenizers import Tokenizer, models
+
+    with pytest.raises(ValueError, match=r"tokenizer: expected BERT's special tokens, got the numbers \[None, None"):
+        WordPieces(Tokenizer(models.BPE()))
+
+
 def test_padding_changes_nothing_in_minilm(minilm):
     model, tokenizer = minilm
     tokens, lengths = batch(tokenizer, SENTENCES)
