@@ -34,8 +34,8 @@ from recorded.bahdanau import rounded
 SEEDS = (0, 1, 2)
 TRAINED, BASE = 8192, 100_000.0
 LONG, EVERY, CHECKS = 12_288, 1024, (2048, 4096, 6144, 8192, 9216, 10_240, 11_264, 12_288)
-SHORT, SHORT_EVERY, SHORT_CHECKS = 4096, 512, (512, 1024, 2048, 3072, 4096)
-CHUNK, BIN = 512, 512
+SHORT, SHORT_EVERY, SHORT_CHECKS = 2048, 256, (256, 512, 1024, 2048)
+CHUNK, BIN = 256, 512
 SINKS, WINDOW = 4, 2044
 SCALINGS = {"plain": None, "interpolation": Interpolation(2), "NTK-aware": NTKAware(2), "YaRN": YaRN(2, TRAINED)}
 NEEDLE = " The password of the {} door is"

@@ -26,7 +26,7 @@ from recorded.bahdanau import rounded
 
 SEEDS = (0,)
 PROCESSES = (1, 2, 4)
-LENGTHS, SHORT = (16_384, 32_768), 256
+LENGTHS, SHORT = (8192, 32_768), 256
 HEADS, HEAD_DIM = 2, 64
 
 
