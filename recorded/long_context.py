@@ -37,6 +37,8 @@ LONG, EVERY, CHECKS = 12_288, 1024, (2048, 4096, 6144, 8192, 10_240, 12_288)
 SHORT, SHORT_EVERY, SHORT_CHECKS = 1024, 128, (256, 512, 1024)
 CHUNK, BIN = 256, 512
 SINKS, WINDOW = 4, 2044
+WAYS = ("window", "plain", "YaRN")
+"""Those of this record; `long_stretched` has the others."""
 SCALINGS = {"plain": None, "interpolation": Interpolation(2), "NTK-aware": NTKAware(2), "YaRN": YaRN(2, TRAINED)}
 NEEDLE = " The password of the {} door is"
 REFERENCE = " The {} door opens with the same word as the {} door."
@@ -191,7 +193,9 @@ def long_reading(model: LanguageModel, tokenizer: Any, way: str) -> dict[str, An
     losses = torch.cat([torch.full((1,), torch.nan), found["losses"]]).masked_fill(~own, torch.nan)
     means = [part.nanmean().item() for part in losses.split(BIN)]
     about = {"way": way, "losses": means, "answers": found["answers"], "passwords": needles.passwords}
-    return rounded(about | {"absent": needles.absent, "seconds": time.process_time() - started})
+    about |= {"absent": needles.absent, "seconds": time.process_time() - started}
+    print(way, rounded({"seconds": about["seconds"], "losses": means[::4]}), flush=True)
+    return rounded(about)
 
 
 def short_reading(model: LanguageModel, tokenizer: Any, kind: str, seed: int) -> dict[str, Any]:
@@ -218,10 +222,7 @@ def run(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     model, tokenizer = load_gguf(smollm2_file())
     shorts = [short_reading(model, tokenizer, kind, seed) for kind in ("one", "eight", "references") for seed in SEEDS]
-    longs = []
-    for way in ("window", *SCALINGS):
-        longs.append(long_reading(model, tokenizer, way))
-        print(way, longs[-1]["seconds"], longs[-1]["losses"][::4], flush=True)
+    longs = [long_reading(model, tokenizer, way) for way in WAYS]
     about = {"trained": TRAINED, "base": BASE, "length": LONG, "every": EVERY, "checks": CHECKS, "bin": BIN}
     about |= {"short": SHORT, "short_every": SHORT_EVERY, "short_checks": SHORT_CHECKS, "words": len(WORDS)}
     about |= {"sinks": SINKS, "window": WINDOW, "factor": 2}
