@@ -38,7 +38,7 @@ SHORT, SHORT_EVERY, SHORT_CHECKS = 1024, 128, (256, 512, 1024)
 CHUNK, BIN = 256, 512
 SINKS, WINDOW = 4, 2044
 WAYS = ("window", "plain", "YaRN")
-"""Of the scalings, those that are measured; the others take two minutes each."""
+"""Those of this record; `long_stretched` has the others."""
 SCALINGS = {"plain": None, "interpolation": Interpolation(2), "NTK-aware": NTKAware(2), "YaRN": YaRN(2, TRAINED)}
 NEEDLE = " The password of the {} door is"
 REFERENCE = " The {} door opens with the same word as the {} door."
