@@ -19,6 +19,7 @@ from attn_book.check.pooling import dot_product_attention, edge_weights, find_be
 from attn_book.check.positional import order_matrix, sinusoids
 from attn_book.check.pretraining import hide_words, pseudo_log_likelihood
 from attn_book.check.relative import rotary_scores
+from attn_book.check.ring import zigzag
 from attn_book.check.sampling import match_two, nucleus
 from attn_book.check.softmax import softmax_backward, softmax_with_mask
 from attn_book.check.sparse import layers_needed, pairs, pattern
@@ -92,4 +93,5 @@ __all__ = [
     "specimen",
     "symptoms",
     "windowed",
+    "zigzag",
 ]

@@ -71,6 +71,16 @@ SOURCES = {
         "11.6": "Yuan et al. 2025, section 5.2, at 64k tokens",
         "6.5": "Lu et al. 2025, section 3.4, at 1M tokens",
     },
+    "16_long_context": {
+        "1.65": "Brandon et al. 2023, abstract",
+        "13": "Modarressi et al. 2025, abstract",
+        "17": "Hsieh et al. 2024, abstract",
+        "32,000": "Hsieh et al. 2024 and Modarressi et al. 2025, abstracts: 32K",
+        "63": "Yang et al. 2024, abstract",
+        "64,000": "Bakouch et al. 2025: 64k",
+        "200,000": "rounded from the table beside it",
+        "500,000": "Llama Team 2024, section 3.2",
+    },
     "19_pictures": {
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",

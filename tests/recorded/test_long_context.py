@@ -1,0 +1,101 @@
+"""The recorded readings of long texts: how needles are hidden, and that reading in chunks and asking change nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn import functional
+
+from attn_core import attention
+from attn_core.positions import Rotary
+from attn_core.transformer import LanguageModel, TransformerConfig
+from attn_core.transformer.stacks import new_caches
+from recorded import long_context as recorded
+
+
+class Words:
+    """A tokenizer of whole words."""
+
+    def __init__(self):
+        self.words = []
+
+    def encode(self, text):
+        for word in text.split():
+            if word not in self.words:
+                self.words.append(word)
+        return SimpleNamespace(ids=[self.words.index(word) for word in text.split()])
+
+    def decode(self, ids):
+        return " ".join(self.words[i] for i in ids)
+
+
+@pytest.fixture
+def needles():
+    return recorded.Needles(Words(), seed=0, count=4, references=1)
+
+
+def test_needles_have_passwords_of_their_own_and_the_last_refers_to_the_first(needles):
+    first, *_, last = needles.doors
+    assert needles.same_as == {last: first} and needles.passwords[last] == needles.passwords[first]
+    assert len(set(needles.passwords.values())) == 3 and needles.absent not in needles.passwords
+    said = needles.tokenizer.decode(needles.sentence(last))
+    assert last in said and first in said and needles.passwords[first] not in said
+
+
+def test_what_is_hidden_stands_where_it_should_and_nothing_of_the_text_is_lost(needles):
+    text, places = list(range(1000, 1100)), [5, 30, 55, 80]
+    tokens, own = recorded.hidden(text, needles, places, 120)
+    assert tokens.shape == (1, 120) and own.shape == (120,)
+    for door, place in zip(needles.doors, places, strict=True):
+        sentence = needles.sentence(door)
+        assert tokens[0, place : place + len(sentence)].tolist() == sentence
+        assert not own[place : place + len(sentence)].any()
+    assert tokens[0, own].tolist() == text[: int(own.sum())]
+    with pytest.raises(ValueError, match="text: expected at least 200 tokens with the needles"):
+        recorded.hidden(text, needles, places, 200)
+
+
+def test_reading_in_chunks_and_asking_gives_the_losses_of_one_call(needles, monkeypatch):
+    monkeypatch.setattr(recorded, "CHUNK", 16)
+    torch.manual_seed(0)
+    config = TransformerConfig(200, model_dim=16, num_heads=2, num_layers=2, feed_forward_dim=16, dropout=0.0)
+    model = LanguageModel(config, positions=lambda: Rotary(8)).eval()
+    text = torch.randint(80, (120,)).tolist()
+    places = [5, 30, 55, 80]
+    tokens, _ = recorded.hidden(text, needles, places, 128)
+    with torch.no_grad():
+        found = recorded.read(model, tokens, needles, places, (48, 128))
+        wanted = functional.cross_entropy(model(tokens)[0, :-1], tokens[0, 1:], reduction="none")
+    torch.testing.assert_close(found["losses"], wanted, rtol=0, atol=1e-4)
+    assert [(a["read"], a["at"]) for a in found["answers"]] == [
+        (48, 5),
+        (48, None),
+        *((128, p) for p in places),
+        (128, None),
+    ]
+    assert all(0 <= a["planted_before"] <= a["before"] < len(recorded.WORDS) for a in found["answers"] if a["at"])
+
+
+def test_sinks_and_window_in_chunks_are_the_mask(monkeypatch):
+    monkeypatch.setattr(recorded, "SINKS", 2)
+    monkeypatch.setattr(recorded, "WINDOW", 5)
+    q, k, v = torch.randn(3, 1, 2, 24, 4)
+    i, j = torch.arange(24)[:, None], torch.arange(24)
+    wanted = attention(q, k, v, mask=(j <= i) & ((j < 2) | (i - j < 5)))
+    layer, outs = recorded.SinksAndWindow(), []
+    for end in (4, 8, 16, 17, 24):
+        begin = sum(out.shape[2] for out in outs)
+        outs.append(layer(q[:, :, begin:end], k[:, :, :end], v[:, :, :end], causal=True))
+    torch.testing.assert_close(torch.cat(outs, 2), wanted)
+
+
+def test_positions_and_mechanisms_are_as_before_afterwards():
+    config = TransformerConfig(30, model_dim=128, num_heads=2, num_layers=2, feed_forward_dim=16, dropout=0.0)
+    model = LanguageModel(config, positions=lambda: Rotary(64, base=recorded.BASE)).eval()
+    tokens = torch.arange(20)[None]
+    before = model(tokens)
+    for way in ("YaRN", "window"):
+        with recorded.changed(model, way):
+            inside = model.prefill(tokens, torch.tensor([20]), new_caches(model.stack.layers, 1, 20))[0]
+        assert torch.equal(model(tokens), before)
+        assert torch.allclose(inside, before[:, -1], atol=1e-3) == (way == "window")
