@@ -185,14 +185,15 @@ class _Keys:
         lowest = logarithms.detach()
         highest = torch.maximum(self.highest, lowest.amax(-2, keepdim=True))
         if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
-            lowest = torch.where(lowest == -math.inf, self.highest.masked_fill(self.highest == LOWEST, math.inf), lowest)
+            before = self.highest.masked_fill(self.highest == LOWEST, math.inf)
+            lowest = torch.where(lowest == -math.inf, before, lowest)
         return float((highest - torch.maximum(self.highest, lowest.amin(-2, keepdim=True))).amax())
 
     def rebase(self, logarithms: Tensor) -> Tensor:
-        """Make the sums relative to the largest so far with these, and return these keys' features so."""
+        """Make the sums relative to the largest so far with these keys, and return their features so, in place."""
         before, self.highest = self.highest, torch.maximum(self.highest, logarithms.detach().amax(-2, keepdim=True))
         self.sums = self.sums * torch.exp2(before - self.highest).mT
-        return (logarithms - self.highest).exp2_()
+        return logarithms.sub_(self.highest).exp2_()
 
     def add(self, features: Tensor, begin: int) -> None:
         """Sum up these keys, the first of which is number ``begin``."""
