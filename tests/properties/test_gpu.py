@@ -41,9 +41,10 @@ DTYPES = [torch.float32, *HALVES]
 
 
 def on_both(names, once, *axes):
-    """A test with these arguments, then ``device``: once on the CPU, and on CUDA with all that the axes hold."""
+    """A test with these arguments, then ``device``: on the CPU with few of them, on CUDA with all that the axes hold."""
+    few = [(*chosen, "cpu") for chosen in itertools.product(*once)]
     many = [pytest.param(*chosen, "cuda", marks=WITH_CUDA) for chosen in itertools.product(*axes)]
-    return pytest.mark.parametrize([*names, "device"], [(*once, "cpu"), *many])
+    return pytest.mark.parametrize([*names, "device"], few + many)
 
 
 KINDS = {"full": (), "causal": ("causal",), "padding": ("mask",), "causal padding": ("causal", "mask")}
@@ -92,7 +93,7 @@ def made_on(device, name, call):
     return made.to(device) if isinstance(made, torch.nn.Module) else made
 
 
-@on_both(["tokens", "kind", "dtype"], (8, "causal padding", torch.bfloat16), [8, 300], KINDS, DTYPES)
+@on_both(["tokens", "kind", "dtype"], ([8], ["causal padding"], DTYPES), [8, 300], KINDS, DTYPES)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mechanism_is_right_both_ways(name, tokens, kind, dtype, device):
     """The outputs are those of the table's loops, the gradients those in float64 on the CPU."""
@@ -112,7 +113,7 @@ def test_a_mechanism_is_right_both_ways(name, tokens, kind, dtype, device):
         assert (one.cpu() - wanted).abs().max() <= 10 * mechanism.tolerance(call) * wanted.abs().max().clamp(min=1.0)
 
 
-@on_both(["kind"], ("causal padding",), KINDS)
+@on_both(["kind"], [["causal padding"]], KINDS)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mechanism_never_waits(name, kind, device):
     call = moved(a_call(name, kind, torch.float32), device)
@@ -144,7 +145,7 @@ def with_gradients(module, inputs, name, device):
     return [x.detach().cpu().double() for x in (*found, *gradients)]
 
 
-@on_both(["dtype"], (torch.bfloat16,), DTYPES)
+@on_both(["dtype"], [[torch.bfloat16]], DTYPES)
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in MECHANISMS])
 def test_a_module_gives_what_it_gives_in_float64(name, dtype, device):
     inputs = Inputs(batch=2, length=5, seed=1, dtype=dtype)
@@ -176,7 +177,7 @@ def test_a_module_makes_nothing_on_another_device(name, monkeypatch):
     assert found and all(x.is_meta for x in found)
 
 
-@on_both(["name"], ("MultiHeadAttention, causal",), [name for name in COMPILED if name in MODULES])
+@on_both(["name"], [["MultiHeadAttention, causal"]], [name for name in COMPILED if name in MODULES])
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
 def test_compiled_it_gives_the_same(name, device):
     torch._dynamo.reset()
@@ -250,7 +251,7 @@ def test_the_table_has_every_cache():
 
 
 @torch.no_grad()
-@on_both(["dtype"], (torch.bfloat16,), DTYPES)
+@on_both(["dtype"], [[torch.bfloat16]], DTYPES)
 @pytest.mark.parametrize("kind", CACHES)
 def test_steps_give_what_the_whole_gives_and_never_wait(kind, dtype, device):
     layer, cache = layer_and_cache(kind, dtype, device)
@@ -294,7 +295,7 @@ def captured(work, back, device):
 
 
 @torch.no_grad()
-@on_both(["dtype"], (torch.bfloat16,), DTYPES)
+@on_both(["dtype"], [[torch.bfloat16]], DTYPES)
 def test_a_captured_step_is_replayed_on_other_tokens(dtype, device):
     """A graph belongs to one length of the cache, whose slot and view are fixed in it."""
     layer, cache = layer_and_cache("KVCache", dtype, device)
