@@ -41,7 +41,7 @@ DTYPES = [torch.float32, *HALVES]
 
 
 def on_both(names, once, *axes):
-    """A test with these arguments, then ``device``: on the CPU with few of them, on CUDA with all that the axes hold."""
+    """A test with these arguments, then ``device``: with few of them on the CPU, with all combinations on CUDA."""
     few = [(*chosen, "cpu") for chosen in itertools.product(*once)]
     many = [pytest.param(*chosen, "cuda", marks=WITH_CUDA) for chosen in itertools.product(*axes)]
     return pytest.mark.parametrize([*names, "device"], few + many)
