@@ -15,8 +15,6 @@ from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
 MOST = 40
-UNFINISHED = {"LSHAttention": 88, "LSHAttention()": 104}
-"""Those that still launch more, but no more in larger calls: hashes with two and four rounds."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T
 TILES = {"flash_attention", "FlashAttention"}
 """In PyTorch's operators, their tiles are there to be read; on CUDA, ``flash_attention`` is one Triton kernel."""
@@ -48,6 +46,7 @@ def counted(name, kind, sizes, options):
     made = made.to(kind) if isinstance(made, torch.nn.Module) else made
     if "mask" in options:
         options = options | {"mask": torch.ones(batch, 1, 1, length, dtype=torch.bool, device=kind)}
+    made(q, k, v, **options)  # hashed attention draws its axes in the first call
     with Launches(kind) as forward:
         out = made(q, k, v, **options)
     with Launches(kind) as backward:
@@ -71,7 +70,7 @@ def test_launches_are_few_and_do_not_grow(name, options, kind):
     for one, other in zip(small, large, strict=True):
         assert one.operators == other.operators
         assert not one.waits and not other.waits
-    assert small[0].operators.total() <= UNFINISHED.get(name, MOST), small[0].operators
+    assert small[0].operators.total() <= MOST, small[0].operators
 
 
 def test_longformer_launches_few_and_waits_for_none_where_marks_stay_on_the_cpu():
