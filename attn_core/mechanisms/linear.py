@@ -86,8 +86,8 @@ def linear_attention(
     ``(B, G, T)`` or ``(B, G, T, D)``; ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length 1; ``state``, zeros
     by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state comes back in that dtype.
 
-    Without ``beta``, and with one decay for all entries of a key, the states of all chunks come from one product with a
-    matrix of chunks by chunks, so as many operators are launched for any T. Otherwise the chunks go in turn.
+    Without ``beta``, and with one decay for all entries of a key or none, the states of all chunks are summed at once,
+    so as many operators are launched for any T. Otherwise the chunks go in turn.
 
     Raises:
         ValueError: if an argument has another shape, dtype or device.
@@ -106,16 +106,19 @@ def linear_attention(
         state = state.to(dtype)
         return (q.to(dtype).unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2).to(kept), state
     with without_autocast(q):
-        if log_decay is None:
-            log_decay = k.new_zeros(k.shape[:3])
         # Chunks as long as each other. Tokens that fill up the last have no key and no decay: the state stays as it is.
         chunks = -(-tokens // (CHANNEL_CHUNK if each else CHUNK))
         fill = -tokens % chunks
-        q, k, v, decay = (
-            functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1))
-            for x in (q, k, v, log_decay if each else log_decay[..., None])
-        )
+        q, k, v = (functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1)) for x in (q, k, v))
         q = q.unflatten(1, (k.shape[1], -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
+        if log_decay is None:
+            if beta is None:  # nothing leaves the state
+                states = torch.cat((state.to(dtype)[:, :, None], k.mT @ v), 2).cumsum(2)
+                out = q @ states[:, :, None, :-1] + (q @ k[:, :, None].mT).tril() @ v[:, :, None]
+                return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
+            log_decay = torch.zeros_like(beta)
+        decay = (log_decay if each else log_decay[..., None]).to(dtype)
+        decay = functional.pad(decay, (0, 0, 0, fill)).unflatten(2, (chunks, -1))
         grown = decay.cumsum(3)  # from the chunk's beginning up to and with each token
         total = grown[..., -1, :]  # (B, G, C, D or 1)
         until_end = (k * (total[..., None, :] - grown).exp()).mT

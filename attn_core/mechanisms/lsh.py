@@ -5,6 +5,7 @@ the sorted sequence is cut into chunks: a token attends to the tokens of its buc
 Over all rounds together, the output is exactly softmax attention over the pairs that meet in at least one round.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
 from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
+ITSELF, NEVER = -1e20, -1e30
+"""Scores: of a token with itself, which it sees only if it sees nothing else; at most half of it, with the unseen."""
 
 
 def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) -> Tensor:
@@ -95,16 +99,15 @@ class LSHAttention(Mechanism):
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
         with without_autocast(q):
             rows, values = (x.to(accum_dtype(q)).flatten(0, 1) for x in (q, v))
-            length = rows.norm(dim=-1, keepdim=True)
-            keys = rows / length.masked_fill(length == 0, math.inf)  # zero has no direction, and gets no gradient
-            hidden = None if mask is None else ~mask.broadcast_to(*q.shape[:2], 1, q.shape[2]).reshape(rows.shape[:2])
-            tokens = q.shape[2]
-            layout = _sort(self.hash(keys), self._buckets(tokens), hidden, min(self.bucket_size, tokens), causal)
-            out, alone = _Chunks.apply(rows, keys, values, layout, scale)
-            out = torch.where(alone, values, out)
+            # Zero has no direction, and gets no gradient.
+            keys = rows / functional.threshold(rows.norm(dim=-1, keepdim=True), 0.0, math.inf)
+            hidden = None if mask is None else ~four_axes(mask)
+            buckets, tokens = self.hash(keys), q.shape[2]
             if hidden is not None:
-                out = out.masked_fill(hidden[..., None], 0.0)
-        return out.to(q.dtype).unflatten(0, q.shape[:2])
+                buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
+            layout = _sort(buckets, self._buckets(tokens), min(self.bucket_size, tokens), causal)
+            out = _Chunks.apply(rows, keys, values, layout, scale).to(q.dtype).unflatten(0, q.shape[:2])
+            return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
 
     def _buckets(self, tokens: int) -> int:
         return self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
@@ -119,169 +122,165 @@ class LSHAttention(Mechanism):
         buckets = self._buckets(tokens)
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
-        draw = torch.Generator().manual_seed(self.seed)
-        draws = [torch.randn(size, buckets // 2, generator=draw, device="cpu") for _ in range(self.rounds)]
-        axes = torch.stack(draws, 1).flatten(1).to(x.device, x.dtype, non_blocking=True)
-        rotated = (x @ axes).unflatten(2, (self.rounds, -1))
-        high, low = rotated.max(-1), rotated.min(-1)
-        return torch.where(high.values >= -low.values, high.indices, low.indices + buckets // 2).mT.contiguous()
+        axes = _axes(self.seed, self.rounds, size, buckets // 2).to(x.device, x.dtype, non_blocking=True)
+        return (x @ axes).unflatten(2, (self.rounds, -1)).argmax(-1).mT
+
+
+@functools.lru_cache(8)
+def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
+    """The axes of each round's random rotation, and their opposites, on the CPU: ``(size, rounds · 2 · count)``."""
+    draw = torch.Generator().manual_seed(seed)
+    axes = [torch.randn(size, count, generator=draw, device="cpu") for _ in range(rounds)]
+    return torch.cat([x for one in axes for x in (one, -one)], 1)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the sorted tokens lie: N · R rounds one after the other, each an empty chunk and then chunks of tokens.
+    """Where the sorted tokens lie: in each round an empty chunk, on which its first chunk looks back, then its tokens.
 
-    The empty chunk is what a round's first chunk looks back on, so that it does not look into the round before.
-    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)`` is the way back. A query
+    ``tokens (N, R, P)`` is the token in each slot, and ``rank (N, R, T)`` where each token lies in a round. A query
     sees a key of its window in a round where its code is at least the key's and at most ``width`` above. ``codes
-    (R, P)`` holds first the codes in the slot's own round, then those of the same tokens in the other rounds.
+    (R + 1, N · R · P)`` holds last the codes in the slot's own round, before them those of the same tokens in earlier
+    rounds, and −inf where there are no more, or the slot is empty.
     """
 
     tokens: Tensor
-    slots: Tensor
+    rank: Tensor
     codes: Tensor
     width: int
     chunk: int
 
+    def to_slots(self, x: Tensor) -> Tensor:
+        """From tokens, the same in each round or not, ``(N, 1 or R, T, n)`` to slots ``(N · R · P, n)``."""
+        return x.expand(-1, self.tokens.shape[1], -1, -1).gather(2, self._wide(self.tokens, x)).flatten(0, 2)
+
+    def to_tokens(self, x: Tensor) -> Tensor:
+        """From slots, but for the first chunk, to the tokens in each round: ``(N, R, T, n)``."""
+        (batch, rounds, length), size = self.tokens.shape, x.shape[1]
+        shape, strides = (batch, rounds, length - self.chunk, size), (rounds * length * size, length * size, size, 1)
+        return x.as_strided(shape, strides).gather(2, self._wide(self.rank, x))
+
+    @staticmethod
+    def _wide(index: Tensor, x: Tensor) -> Tensor:
+        return index.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1])
+
 
 @torch.no_grad()
-def _sort(buckets: Tensor, last: int, hidden: Tensor | None, chunk: int, causal: bool) -> _Layout:
-    """Sort tokens by bucket, then by position: ``buckets (N, R, T)``; ``hidden (N, T)`` go into a bucket ``last``.
+def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
+    """Sort tokens by bucket, then by position: ``buckets (N, R, T)``, numbers up to ``last``.
 
     Codes count chunks, or slots under ``causal``, and leap by more than ``width`` from one bucket to the next.
     """
-    batch, rounds, size = buckets.shape
-    if hidden is not None:
-        buckets = buckets.masked_fill(hidden[:, None], last)
+    rounds, size = buckets.shape[1:]
     order = buckets.argsort(dim=-1, stable=True)
-    each = torch.arange(size, device=buckets.device)
-    rank = torch.empty_like(order).scatter_(-1, order, each.expand_as(order))
-    width, step = (chunk, 1) if causal else (1, chunk)
-    code = torch.add(rank // step, buckets, alpha=width + 1)
-    top = size // step + (width + 1) * (last + 1)
-    kind = torch.int16 if top + width < torch.iinfo(torch.int16).max else torch.int32
-    row = (1 + -(-size // chunk)) * chunk  # an empty chunk, and those of one round
-    start = torch.arange(chunk, batch * rounds * row, row, device=order.device).view(batch, rounds, 1)
-    # Empty slots name the row's own first token: were it NaN, another's would make this row NaN, too.
-    tokens = torch.arange(0, batch * size, size, device=order.device)[:, None, None].repeat(1, rounds, row)
-    tokens[..., chunk : chunk + size].add_(order)
-    # No query's code is as high as the code of an empty slot.
-    codes = torch.full((rounds, *tokens.shape), torch.iinfo(kind).max, dtype=kind, device=order.device)
-    code = code.to(kind)
-    turned = torch.cat((code, code[:, :-1]), 1).unfold(1, rounds, 1).permute(1, 0, 3, 2)  # [i, :, r]: round r + i
-    codes[..., chunk : chunk + size] = turned.gather(-1, order.expand_as(turned))
-    slots = (start + rank).transpose(1, 2).flatten(0, 1)
-    return _Layout(tokens.flatten(), slots, codes.flatten(1), width, chunk)
+    rank = order.argsort(dim=-1)
+    width = chunk if causal else 1
+    exact = (width + 1) * (last + 1) + size < 2**24  # in float32
+    code = torch.empty_like(rank, dtype=torch.float32 if exact else torch.float64)
+    torch.add(rank if causal else rank // chunk, buckets, alpha=width + 1, out=code)
+    earlier = functional.pad(code, (0, 0, rounds, 0), value=-math.inf).unfold(1, rounds + 1, 1).permute(3, 0, 1, 2)
+    # An empty slot names the row's own first token: were it NaN, another's would make this row NaN, too.
+    empty = chunk, -size % chunk
+    codes = functional.pad(earlier.gather(-1, order.expand_as(earlier)), empty, value=-math.inf).flatten(1)
+    return _Layout(functional.pad(order, empty), rank, codes, width, chunk)
 
 
 @dataclass(frozen=True)
 class _ChunkedAttention:
-    """One call on rows of tokens, ``q`` and ``k (N · T, D)`` and ``v (N · T, Dv)``, tile by tile of chunks."""
+    """One call on tokens that lie in slots, q, k and v side by side in ``x (P, n)``, tile by tile of chunks."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
+    x: Tensor
+    sizes: tuple[int, int, int]
     layout: _Layout
     scale: float
 
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """The output ``(N · T, Dv)``, and the log-sum-exp ``(N · T, 1)`` of what each token sees in all rounds."""
-        slots = len(self.layout.tokens)
-        out, each = self.v.new_zeros(slots, self.v.shape[1]), self.v.new_zeros(slots, 1)
+    def forward(self) -> list[Tensor]:
+        """In slots, but for the first chunk: the output, and the log-sum-exp of what each token sees in this round."""
+        parts = []
         for here, window in self.tiles():
-            scores, counts = self.scores(here, window)
-            base = scores.amax(-1, keepdim=True)
-            base.masked_fill_(base == -math.inf, 0.0)  # −inf − (−inf) would be NaN
-            weights = exponential_(scores.sub_(base)).div_(counts)
-            total = weights.sum(-1, keepdim=True)
-            each[here] = (total.log() + base).flatten(0, 1)
-            weighted = weights @ self.windows(self.v[self.layout.tokens[window]])
-            out[here] = weighted.div_(total.masked_fill_(total == 0, 1.0)).flatten(0, 1)
-        by_round = each[self.layout.slots]
-        logsumexp = by_round.logsumexp(1)
-        base = logsumexp.masked_fill(logsumexp == -math.inf, 0.0)
-        return self.gather(out, (by_round - base[:, None]).exp()), logsumexp
+            scores, (_, _, v) = self.scores(here, window), self.parts(window)
+            weights = scores.softmax(-1)
+            logsumexp = scores.amax(-1) - weights.amax(-1).log()  # on a CPU, several times as fast as ``logsumexp``
+            parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.view(-1, 1)))
+        return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
 
-    def backward(self, out: Tensor, logsumexp: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of q, k and v.
+    def backward(self, logsumexp: Tensor, share: Tensor, d_total: Tensor, d_out: Tensor) -> Tensor:
+        """The gradients of q, k and v side by side, in slots but for the first chunk, all arguments being in slots.
 
-        With the weights P of all rounds under one sum, and D the sum of dO ∘ O along each row: dV = Pᵀ dO,
-        dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q. A pair that several rounds saw gets its share in each.
+        With the weights P of a round times its share, and D the sum of dO ∘ O along each row: dV = Pᵀ dO, dP = dO Vᵀ,
+        dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
-        tokens, chunk = self.layout.tokens, self.layout.chunk
-        d_total = (d_out * out).sum(-1, keepdim=True)
-        base = logsumexp.masked_fill(logsumexp == -math.inf, 0.0)
-        dq, dk, dv = (x.new_zeros(len(tokens), x.shape[1]) for x in (self.q, self.k, self.v))
+        chunk, gradient = self.layout.chunk, torch.zeros_like(self.x)
+        dq, dk, dv = gradient.split(self.sizes, 1)
         for here, window in self.tiles():
-            scores, counts = self.scores(here, window)
-            mine = tokens[here]
-            weights = exponential_(scores.sub_(base[mine].unflatten(0, (-1, chunk)))).div_(counts)
-            d_rows, rows = (x[mine].unflatten(0, (-1, chunk)) for x in (d_out, self.q))
-            d_scores = d_rows @ self.windows(self.v[tokens[window]]).mT
-            d_scores.sub_(d_total[mine].unflatten(0, (-1, chunk))).mul_(weights).mul_(self.scale)
-            dq[here] = (d_scores @ self.windows(self.k[tokens[window]])).flatten(0, 1)
+            base, part_of, d_sum, d_rows, rows = (
+                x[here].unflatten(0, (-1, chunk))
+                for x in (logsumexp, share, d_total, d_out, self.x[:, : self.sizes[0]])
+            )
+            _, k, v = self.parts(window)
+            weights = exponential_(self.scores(here, window).sub_(base)).mul_(part_of)
+            d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
+            dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
             for total, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
                 total[window][:-chunk] += part[:, :chunk].flatten(0, 1)
                 total[window][chunk:] += part[:, chunk:].flatten(0, 1)
-        return self.gather(dq), self.gather(dk), self.gather(dv)
+        return gradient[chunk:]
+
+    def parts(self, slots: slice) -> tuple[Tensor, ...]:
+        """q, k and v in these slots."""
+        return self.x[slots].split(self.sizes, 1)
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
-        chunk, slots = self.layout.chunk, len(self.layout.tokens)
-        step = chunk * max(1, tile_limit(SCORES, self.q.device) // (2 * chunk * chunk))
+        chunk, slots = self.layout.chunk, len(self.x)
+        step = chunk * max(1, tile_limit(SCORES, self.x.device) // (2 * chunk * chunk))
         for start in range(chunk, slots, step):  # the first chunk of all is empty
             stop = min(start + step, slots)
             yield slice(start, stop), slice(start - chunk, stop)
 
-    def scores(self, here: slice, window: slice) -> tuple[Tensor, Tensor]:
-        """Scores ``(chunks, chunk, 2 · chunk)``, −inf where a query sees nothing, and how many rounds see each pair."""
-        layout, chunk = self.layout, self.layout.chunk
-        rows = (self.q[layout.tokens[here]] * self.scale).unflatten(0, (-1, chunk))
-        scores = rows @ self.windows(self.k[layout.tokens[window]]).mT
-        visible = self.meet(layout.codes[0], here, window)
-        visible.diagonal(chunk, 1, 2).fill_(False)  # the token itself
-        scores.masked_fill_(visible.logical_not_(), -math.inf)
-        counts = torch.ones(scores.shape, dtype=torch.uint8, device=scores.device)  # the pair's own round
-        for codes in layout.codes[1:]:
-            counts.add_(self.meet(codes, here, window))
-        return scores, counts
+    def scores(self, here: slice, window: slice) -> Tensor:
+        """Scores ``(chunks, chunk, 2 · chunk)``, far below all others where a pair does not count in this round.
 
-    def meet(self, codes: Tensor, here: slice, window: slice) -> Tensor:
-        """Which keys of the window each query sees in the round of these codes."""
-        apart = codes[here].unflatten(0, (-1, self.layout.chunk))[:, :, None] - self.windows(codes[window])[:, None]
-        return (apart >= 0).logical_and_(apart <= self.layout.width)
+        A token's score with itself lies between: no sum over a row is empty.
+        """
+        codes, chunk, half = self.layout.codes, self.layout.chunk, self.layout.width / 2
+        queries = (codes[:, here].abs() - half).unflatten(1, (-1, chunk))
+        # At most half where a round sees the pair. On a CPU, arithmetic is several times as fast as comparisons.
+        off = (queries[..., None] - self.windows(codes[:, window], 1)[:, :, None]).abs_()
+        # 0 where this round sees it, and no earlier one, where it counts.
+        unseen = torch.maximum(functional.softshrink(off[-1], half), half + 0.5 - off[:-1].amin(0))
+        rows, keys = self.parts(here)[0].unflatten(0, (-1, chunk)), self.windows(self.parts(window)[1])
+        scores = torch.baddbmm(unseen.to(rows.dtype), rows, keys.mT, beta=NEVER, alpha=self.scale)
+        scores.diagonal(chunk, 1, 2).fill_(ITSELF)
+        return scores
 
-    def windows(self, x: Tensor) -> Tensor:
-        """What each chunk but the first looks at, itself and the one before: ``(chunks, 2 · chunk, …)``, a view."""
-        chunk, tail = self.layout.chunk, x.shape[1:]
-        inner = x.stride()
-        shape = (len(x) // chunk - 1, 2 * chunk, *tail)
-        return x.as_strided(shape, (chunk * inner[0], *inner))
-
-    def gather(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """From slots back to tokens: the sum over rounds, ``(N · T, …)``; ``weights (N · T, R, 1)``."""
-        total = torch.zeros(len(self.q), x.shape[1], dtype=x.dtype, device=x.device)
-        for number, slots in enumerate(self.layout.slots.unbind(1)):
-            part = x[slots]
-            total += part if weights is None else part.mul_(weights[:, number])
-        return total
+    def windows(self, x: Tensor, axis: int = 0) -> Tensor:
+        """What each chunk but the first looks at, itself and the one before: ``(…, chunks, 2 · chunk, …)``, a view."""
+        chunk, shape, stride = self.layout.chunk, list(x.shape), list(x.stride())
+        shape[axis : axis + 1] = [shape[axis] // chunk - 1, 2 * chunk]
+        stride[axis : axis + 1] = [chunk * stride[axis], stride[axis]]
+        return x.as_strided(shape, stride)
 
 
 class _Chunks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: _Layout, scale: float) -> tuple[Tensor, Tensor]:
-        rows = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        out, logsumexp = _ChunkedAttention(*rows, layout, scale).forward()
-        ctx.settings = layout, scale
-        ctx.save_for_backward(*rows, out, logsumexp)
-        alone = (logsumexp == -math.inf).view(*q.shape[:2], 1)
-        ctx.mark_non_differentiable(alone)
-        return out.view_as(v), alone
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: _Layout, scale: float) -> Tensor:
+        x, sizes = torch.cat((q, k, v), -1)[:, None], (q.shape[2], k.shape[2], v.shape[2])
+        found = _ChunkedAttention(layout.to_slots(x), sizes, layout, scale).forward()
+        out, logsumexp = (layout.to_tokens(x) for x in found)
+        share = logsumexp.softmax(1)
+        out = (out * share).sum(1)
+        ctx.settings = sizes, layout, scale
+        ctx.save_for_backward(x, out, logsumexp, share)
+        return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        *rows, out, logsumexp = ctx.saved_tensors
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+        x, out, logsumexp, share = ctx.saved_tensors
+        sizes, layout, scale = ctx.settings
         with without_autocast(d_out):
-            gradients = _ChunkedAttention(*rows, *ctx.settings).backward(out, logsumexp, d_out.flatten(0, 1))
-        return *(x.view(*d_out.shape[:2], -1) for x in gradients), None, None
+            d_total = (d_out * out).sum(-1, keepdim=True)
+            x, *given = (layout.to_slots(x) for x in (x, logsumexp, share, d_total[:, None], d_out[:, None]))
+            gradient = layout.to_tokens(_ChunkedAttention(x, sizes, layout, scale).backward(*given)).sum(1)
+        return *gradient.split(sizes, -1), None, None

@@ -12,13 +12,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
-from attn_core.device import tile_limit
+from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 
-CHUNK, CAUSAL_CHUNK = 512, 128
-"""How many keys or queries are taken at once. No size changes a result by more than rounding."""
+CHUNK, CAUSAL_CHUNK, PAIRED = 512, 128, 16
+"""How many keys or queries are taken at once, and pair by pair. No size changes a result by more than rounding."""
 SPREAD = 80.0
 """How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches down 126, and 24 are digits."""
+LOWEST = -1e37
+"""The logarithm of a sum over nothing. It is finite, since −inf − (−inf) would be NaN."""
 
 
 def features(x: Tensor, projection: Tensor) -> Tensor:
@@ -106,7 +108,7 @@ class Performer(Mechanism):
         return out.to(call.q.dtype), weights.to(call.q.dtype)
 
     def attend(self, call: Call) -> Tensor:
-        """The output alone: the same to rounding, in time and memory linear in T and S."""
+        """The output alone: the same to rounding, in time and memory linear in T and S, on a CPU (see ``_scan``)."""
         q, k, v, mask, _, causal, scale = call
         if q.numel() == 0 or k.numel() == 0:  # nothing to sum: the explicit path's empty products are the zeros
             return self.attend_with_weights(call)[0]
@@ -114,14 +116,13 @@ class Performer(Mechanism):
         with without_autocast(q):
             q, k, v, projection = (x.to(accum_dtype(call.q)) for x in (q, k, v, self.projection))
             directions = projection * (math.sqrt(abs(scale)) * math.log2(math.e))
-            norm = k.square().sum(-1, keepdim=True) * (abs(scale) * math.log2(math.e) / 2)
             hidden = None if mask is None else ~mask.expand(len(k), 1, 1, k.shape[2]).mT
-            keys = _Keys(directions, k, norm, functional.pad(v, (0, 1), value=1.0), hidden)
+            keys = _Keys(directions, k, abs(scale), functional.pad(v, (0, 1), value=1.0), hidden)
             # The query heads of one key head stand one below the other, so that no key is repeated.
             rows = q.unflatten(1, (k.shape[1], -1))
             directions = directions if scale > 0 else -directions
             parts = _causal(directions, rows, keys) if causal else _full(directions, rows, keys)
-            sums = torch.cat(parts, dim=3).flatten(1, 2)
+            sums = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)).flatten(1, 2)
             weighted, total = sums.split([v.shape[3], 1], dim=-1)
             # An empty row is divided by 1 and masked: neither its output nor its gradient depends on the values then.
             empty = total == 0.0
@@ -154,46 +155,45 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
 class _Keys:
     """Keys with what has been summed of them: for each feature, the values and ones, times the keys' features.
 
-    ``directions (m, D)`` give the base-2 logarithm of a feature, but for ``norm (B, G, S, 1)``. ``highest
-    (B, G, 1, m)`` is the largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is
-    subtracted from a feature of the keys is added to that of the queries (``query_features``), whose largest is 1. So
-    the sum of a query's weights is 1 or more (2 ** −SPREAD, where later keys of its chunk are among these) instead of
-    a number that may vanish, and needs no small constant added.
+    ``directions (m, D)`` give the base-2 logarithm of a feature, but for the norm. ``highest (B, G, 1, m)`` is the
+    largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is subtracted from a
+    feature of the keys is added to that of the queries, whose largest is then brought to 1. So the sum of a query's
+    weights is 1 or more (2 ** −SPREAD, where later keys of its chunk are among these) instead of a number that may
+    vanish, and needs no small constant added. Stabilisers cancel, and so would their gradients.
     """
 
     directions: Tensor
     k: Tensor
-    norm: Tensor
+    scale: float
     values: Tensor
     hidden: Tensor | None
 
     def __post_init__(self) -> None:
         leading, features = self.k.shape[:2], len(self.directions)
-        self.highest = self.k.new_full((*leading, 1, features), -math.inf)
+        self.highest = self.k.new_full((*leading, 1, features), LOWEST)
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
-    def logarithms(self, begin: int, end: int) -> tuple[Tensor, Tensor]:
-        """Those of the features of some keys ``(B, G, n, m)``, and the largest so far with these."""
-        logarithms = functional.linear(self.k[:, :, begin:end], self.directions).sub_(self.norm[:, :, begin:end])
-        if self.hidden is not None:
-            logarithms = logarithms.masked_fill(self.hidden[:, :, begin:end], -math.inf)
-        # Stabilisers cancel, and so would their gradients.
-        return logarithms, torch.maximum(self.highest, logarithms.detach().amax(-2, keepdim=True))
+    def logarithms(self, begin: int, end: int) -> Tensor:
+        """Those of the features of some keys ``(B, G, n, m)``."""
+        k = self.k[:, :, begin:end]
+        length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
+        logarithms = functional.linear(k, self.directions).addcmul_(length, length, value=-half)
+        return logarithms if self.hidden is None else logarithms.masked_fill_(self.hidden[:, :, begin:end], -math.inf)
 
-    def spread(self, logarithms: Tensor, highest: Tensor) -> float:
+    def spread(self, logarithms: Tensor) -> float:
         """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
         lowest = logarithms.detach()
+        highest = torch.maximum(self.highest, lowest.amax(-2, keepdim=True))
         if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
-            before = self.highest.masked_fill(self.highest == -math.inf, math.inf)
+            before = self.highest.masked_fill(self.highest == LOWEST, math.inf)
             lowest = torch.where(lowest == -math.inf, before, lowest)
         return float((highest - torch.maximum(self.highest, lowest.amin(-2, keepdim=True))).amax())
 
-    def rebase(self, logarithms: Tensor, highest: Tensor) -> Tensor:
-        """Make the sums relative to ``highest``, and return these keys' features so; overwrites ``logarithms``."""
-        base = _finite(highest)
-        self.sums = self.sums * torch.exp2(self.highest - base).mT
-        self.highest = highest
-        return logarithms.sub_(base).exp2_()
+    def rebase(self, logarithms: Tensor) -> Tensor:
+        """Make the sums relative to the largest so far with these keys, and return their features so, in place."""
+        before, self.highest = self.highest, torch.maximum(self.highest, logarithms.detach().amax(-2, keepdim=True))
+        self.sums = self.sums * torch.exp2(before - self.highest).mT
+        return logarithms.sub_(self.highest).exp2_()
 
     def add(self, features: Tensor, begin: int) -> None:
         """Sum up these keys, the first of which is number ``begin``."""
@@ -202,11 +202,11 @@ class _Keys:
     def add_all(self, end: int) -> None:
         """Sum up the first ``end`` keys."""
         for begin, stop in _ranges(0, end, tile_limit(CHUNK, self.k.device)):
-            self.add(self.rebase(*self.logarithms(begin, stop)), begin)
+            self.add(self.rebase(self.logarithms(begin, stop)), begin)
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
-        logarithms = functional.linear(q, directions).add_(_finite(self.highest))
+        logarithms = functional.linear(q, directions).add_(self.highest)
         return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
 
@@ -221,34 +221,52 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     """The same where each query reads the keys up to its own: those before its chunk summed, its chunk's one by one.
 
     Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
-    on earlier queries, unless one is so much larger that the earlier ones vanish beside it: the chunk is then halved.
+    on earlier queries, unless one is so much larger that the earlier ones vanish beside it: then, and wherever asking
+    would wait for a device, the keys of the chunk are summed by ``_scan``.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
-    first = max(-before, 0)  # the queries that come before all keys
-    parts = [q.new_zeros(*q.shape[:3], first, keys.values.shape[3])]
+    first = min(max(-before, 0), queries)  # the queries that come before all keys
+    parts = [q.new_zeros(*q.shape[:3], first, keys.values.shape[3])] if first else []
     keys.add_all(before + first)
-    waiting = _ranges(first, queries, CAUSAL_CHUNK)[::-1]
-    while waiting:
-        begin, end = waiting.pop()
-        logarithms, highest = keys.logarithms(begin + before, end + before)
-        if keys.spread(logarithms, highest) > SPREAD:  # never where there is one key
-            middle = (begin + end) // 2
-            waiting += [(middle, end), (begin, middle)]
+    for begin, end in _ranges(first, queries, tile_limit(CAUSAL_CHUNK, q.device)):
+        logarithms, piece = keys.logarithms(begin + before, end + before), q[..., begin:end, :]
+        values = keys.values[:, :, begin + before : end + before]
+        if not in_tiles(q.device) or keys.spread(logarithms) > SPREAD:
+            parts.append(_scan(functional.linear(piece, directions), logarithms, values, keys))
             continue
-        by_key = keys.rebase(logarithms, highest)
-        piece = q[..., begin:end, :]
+        by_key = keys.rebase(logarithms)
         by_query = keys.query_features(directions, piece.flatten(2, 3))
         own = (by_query @ by_key.mT).unflatten(2, piece.shape[2:4]).tril().flatten(2, 3)
-        read = by_query @ keys.sums + own @ keys.values[:, :, begin + before : end + before]
-        parts.append(read.unflatten(2, piece.shape[2:4]))
+        parts.append((by_query @ keys.sums + own @ values).unflatten(2, piece.shape[2:4]))
         keys.add(by_key, begin + before)
     return parts
 
 
+def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tensor:
+    """The same for logarithms ``(B, G, R, N, m)`` and ``(B, G, N, m)`` that may be any distance apart, all at once.
+
+    Each query is relative to the largest that it sees itself. Within small chunks every pair has its exponents; the
+    sums before each chunk come from one product with a matrix of chunks by chunks for each feature. With chunks of
+    about the cube root of N, both take memory for some N ** (4 / 3) · m numbers a head.
+    """
+    tokens, size = by_key.shape[2], max(PAIRED, round(by_key.shape[2] ** (1 / 3)))
+    if fill := -tokens % size:  # queries whose output is cut off, and hidden keys
+        by_query, values = (functional.pad(x, (0, 0, 0, fill)) for x in (by_query, values))
+        by_key = functional.pad(by_key, (0, 0, 0, fill), value=-math.inf)
+    highest = torch.cat((keys.highest.mT, by_key.detach().mT), -1).cummax(-1).values
+    by_query = by_query - (by_query.detach() + highest[:, :, None, :, 1:].mT).amax(-1, keepdim=True)
+    ends = highest[..., ::size]  # before each chunk, and after the last: (B, G, m, C + 1)
+    by_query, by_key, values = (x.unflatten(-2, (-1, size)) for x in (by_query, by_key, values))
+    later = torch.ones(size, size, dtype=torch.bool, device=values.device).triu(1)[..., None]
+    pairs = (by_query[..., :, None, :] + by_key[:, :, None, :, None]).masked_fill_(later, -math.inf).exp2_()
+    added = torch.exp2(by_key - ends[..., 1:].mT.unsqueeze(3)).mT @ values
+    sums = torch.cat((keys.sums.unsqueeze(3), added.transpose(2, 3)), 3)  # (B, G, m, C + 1, Dv + 1)
+    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril_()  # of sum j after chunk i
+    sums = (kept @ sums).transpose(2, 3)
+    keys.highest, keys.sums = highest[..., -1:].mT, sums[:, :, -1]
+    read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]
+    return (pairs.sum(-1) @ values[:, :, None] + read).flatten(3, 4)[:, :, :, :tokens]
+
+
 def _ranges(begin: int, end: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, end)) for start in range(begin, end, size)]
-
-
-def _finite(highest: Tensor) -> Tensor:
-    # −inf − (−inf) would be NaN where all keys are hidden so far: 0 there, and exp2(−inf) = 0.
-    return highest.masked_fill(highest == -math.inf, 0.0)

@@ -69,8 +69,9 @@ SIZES = {"embed_dim": 6, "hidden_dim": 8}
 class Inputs:
     """So many rows and tokens, and entries that follow from a seed; the same ones however often they are asked for.
 
-    ``row`` leaves one row alone. With ``filler``, other things lie in the padding; with ``late``, the words of
-    ``target`` are others from that place on.
+    They are drawn on the CPU, and lie on the default device: on a GPU within ``with torch.device("cuda")``. ``row``
+    leaves one row alone. With ``filler``, other things lie in the padding; with ``late``, the words of ``target`` are
+    others from that place on.
     """
 
     batch: int
@@ -82,18 +83,20 @@ class Inputs:
     late: int | None = None
 
     def random(self, number: int) -> torch.Generator:
-        return torch.Generator().manual_seed(1000 * self.seed + number)
+        return torch.Generator("cpu").manual_seed(1000 * self.seed + number)
 
     def floats(self, *shape: int, number: int = 0) -> Tensor:
         """Normal entries ``(B, *shape)``."""
-        return self.of_row(torch.randn((self.batch, *shape), generator=self.random(number)).to(self.dtype))
+        return self.of_row(
+            torch.randn((self.batch, *shape), generator=self.random(number), device="cpu").to(self.dtype)
+        )
 
     def integers(self, end: int, *shape: int, number: int = 1) -> Tensor:
         """Numbers ``(B, *shape)`` from 0 to ``end`` − 1."""
-        return self.of_row(torch.randint(end, (self.batch, *shape), generator=self.random(number)))
+        return self.of_row(torch.randint(end, (self.batch, *shape), generator=self.random(number), device="cpu"))
 
     def of_row(self, x: Tensor) -> Tensor:
-        return x if self.row is None else x[self.row : self.row + 1]
+        return (x if self.row is None else x[self.row : self.row + 1]).to(torch.get_default_device())
 
     def states(self, number: int = 0) -> Tensor:
         """``(B, T, C)``, padded after ``lengths``."""
@@ -127,13 +130,13 @@ class Inputs:
     @property
     def bias(self) -> Tensor:
         """What is added to the scores, ``(H, T, T)``."""
-        found = torch.randn(HEADS, self.length, self.length, generator=self.random(12))
-        return found.to(self.dtype)
+        found = torch.randn(HEADS, self.length, self.length, generator=self.random(12), device="cpu")
+        return found.to(torch.get_default_device(), self.dtype)
 
     @property
     def lengths(self) -> Tensor:
         """From 1 on; the first row is whole."""
-        found = 1 + torch.randint(self.length, (self.batch,), generator=self.random(2))
+        found = 1 + torch.randint(self.length, (self.batch,), generator=self.random(2), device="cpu")
         found[0] = self.length
         return self.of_row(found)
 
