@@ -187,7 +187,7 @@ class _ChunkedAttention:
         """In slots, but for the first chunk: the output, and the log-sum-exp of what each token sees in this round."""
         parts = []
         for here, window in self.tiles():
-            q, k, v = self.read(window)
+            q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
             scores = self.scores(q, k, here, window)
             weights = scores.softmax(-1)
             fast = in_tiles(self.x.device)  # by several times on a CPU, but four launches
@@ -195,19 +195,18 @@ class _ChunkedAttention:
             parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
         return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
 
-    def backward(self, base: Tensor, total: Tensor, d_total: Tensor, d_out: Tensor) -> Tensor:
+    def backward(self, given: tuple[Tensor, ...]) -> Tensor:
         """The gradients of q, k and v side by side, in slots but for the first chunk.
 
-        With the weights P of all rounds, exp(S − base) / total, and D the sum of dO ∘ O along each row: dV = Pᵀ dO,
-        dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
+        Of each token, ``given`` are base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
+        total of all rounds: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
         tokens, chunk = self.layout.tokens, self.layout.chunk
         gradient = self.x.new_zeros(len(tokens), self.x.shape[1])
         dq, dk, dv = gradient.split(self.sizes, 1)
         for here, window in self.tiles():
-            q, k, v = self.read(window)
-            own = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in (base, total, d_total, d_out))
-            low, whole, d_sum, d_rows = own
+            q, k, v = self.x.index_select(0, tokens[window]).split(self.sizes, 1)
+            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in given)
             weights = exponential_(self.scores(q, k, here, window).sub_(low)).div_(whole)
             d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
             dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
@@ -216,10 +215,6 @@ class _ChunkedAttention:
                 to[window][:-chunk] += part[:, :chunk].flatten(0, 1)
                 to[window][chunk:] += part[:, chunk:].flatten(0, 1)
         return gradient[chunk:]
-
-    def read(self, window: slice) -> tuple[Tensor, ...]:
-        """q, k and v in these slots."""
-        return self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
@@ -274,6 +269,6 @@ class _Chunks(torch.autograd.Function):
             base = by_round.amax(1, keepdim=True)
             total = (by_round - base).exp().sum(1, keepdim=True)
             d_total = (rows * out).sum(-1, keepdim=True)
-            gradient = _ChunkedAttention(x, sizes, layout, scale).backward(base, total, d_total, rows)
+            gradient = _ChunkedAttention(x, sizes, layout, scale).backward((base, total, d_total, rows))
             gradient = functional.embedding_bag(layout.slots, gradient, mode="sum")  # the sum over rounds
         return *(part.unflatten(0, d_out.shape[:2]) for part in gradient.split(sizes, 1)), None, None
