@@ -117,9 +117,8 @@ def linear_attention(
                 out = q @ states[:, :, None, :-1] + (q @ k[:, :, None].mT).tril() @ v[:, :, None]
                 return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
             log_decay = torch.zeros_like(beta)
-        decay = (log_decay if each else log_decay[..., None]).to(dtype)
-        decay = functional.pad(decay, (0, 0, 0, fill)).unflatten(2, (chunks, -1))
-        grown = decay.cumsum(3)  # from the chunk's beginning up to and with each token
+        decay = functional.pad((log_decay if each else log_decay[..., None]).to(dtype), (0, 0, 0, fill))
+        grown = decay.unflatten(2, (chunks, -1)).cumsum(3)  # from the chunk's beginning up to and with each token
         total = grown[..., -1, :]  # (B, G, C, D or 1)
         until_end = (k * (total[..., None, :] - grown).exp()).mT
         written, erased = v, None
@@ -161,7 +160,7 @@ class LinearAttention(Mechanism):
             weights = features(q) @ features(k).mT
             if call.visible is not None:
                 weights = weights.masked_fill(~call.visible, 0.0)
-            weights = _shares(weights, weights.sum(-1, keepdim=True))
+            weights = shares(weights, weights.sum(-1, keepdim=True))
             out = weights @ v
         return out.to(call.q.dtype), weights.to(call.q.dtype)
 
@@ -183,7 +182,7 @@ class LinearAttention(Mechanism):
                 read = linear_attention(q, k, v, state=state, scale=1.0)[0]
             else:
                 read = (q.unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2)
-            out = _shares(read[..., :-1], read[..., -1:])
+            out = shares(read[..., :-1], read[..., -1:])
         return out.to(call.q.dtype)
 
     def _check(self, call: Call) -> None:
@@ -202,7 +201,7 @@ def features(x: Tensor) -> Tensor:
     return torch.where(x > 0, x + 1, x.clamp(max=0.0).exp())
 
 
-def _shares(x: Tensor, total: Tensor) -> Tensor:
+def shares(x: Tensor, total: Tensor) -> Tensor:
     """``x`` divided by ``total``, and zeros where that is zero: neither depends on the values then."""
     empty = total == 0
     return (x / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
-from attn_core.device import tile_limit
+from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
@@ -138,31 +138,17 @@ def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
 class _Layout:
     """Where the sorted tokens lie: in each round an empty chunk, on which its first chunk looks back, then its tokens.
 
-    ``tokens (N, R, P)`` is the token in each slot, and ``rank (N, R, T)`` where each token lies in a round. A query
-    sees a key of its window in a round where its code is at least the key's and at most ``width`` above. ``codes
-    (R + 1, N · R · P)`` holds last the codes in the slot's own round, before them those of the same tokens in earlier
-    rounds, and −inf where there are no more, or the slot is empty.
+    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)``, counted from the second
+    chunk on, is the way back. A query sees a key of its window in a round where its code is at least the key's and at
+    most ``width`` above. ``codes (R + 1, P)`` holds last the codes in the slot's own round, before them those of the
+    same tokens in earlier rounds, and −inf where there are no more, or the slot is empty.
     """
 
     tokens: Tensor
-    rank: Tensor
+    slots: Tensor
     codes: Tensor
     width: int
     chunk: int
-
-    def to_slots(self, x: Tensor) -> Tensor:
-        """From tokens, the same in each round or not, ``(N, 1 or R, T, n)`` to slots ``(N · R · P, n)``."""
-        return x.expand(-1, self.tokens.shape[1], -1, -1).gather(2, self._wide(self.tokens, x)).flatten(0, 2)
-
-    def to_tokens(self, x: Tensor) -> Tensor:
-        """From slots, but for the first chunk, to the tokens in each round: ``(N, R, T, n)``."""
-        (batch, rounds, length), size = self.tokens.shape, x.shape[1]
-        shape, strides = (batch, rounds, length - self.chunk, size), (rounds * length * size, length * size, size, 1)
-        return x.as_strided(shape, strides).gather(2, self._wide(self.rank, x))
-
-    @staticmethod
-    def _wide(index: Tensor, x: Tensor) -> Tensor:
-        return index.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1])
 
 
 @torch.no_grad()
@@ -171,7 +157,7 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
 
     Codes count chunks, or slots under ``causal``, and leap by more than ``width`` from one bucket to the next.
     """
-    rounds, size = buckets.shape[1:]
+    batch, rounds, size = buckets.shape
     order = buckets.argsort(dim=-1, stable=True)
     rank = order.argsort(dim=-1)
     width = chunk if causal else 1
@@ -179,15 +165,18 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
     code = torch.empty_like(rank, dtype=torch.float32 if exact else torch.float64)
     torch.add(rank if causal else rank // chunk, buckets, alpha=width + 1, out=code)
     earlier = functional.pad(code, (0, 0, rounds, 0), value=-math.inf).unfold(1, rounds + 1, 1).permute(3, 0, 1, 2)
-    # An empty slot names the row's own first token: were it NaN, another's would make this row NaN, too.
     empty = chunk, -size % chunk
     codes = functional.pad(earlier.gather(-1, order.expand_as(earlier)), empty, value=-math.inf).flatten(1)
-    return _Layout(functional.pad(order, empty), rank, codes, width, chunk)
+    # An empty slot names the row's own first token: were it NaN, another's would make this row NaN, too.
+    tokens = functional.pad(order, empty) + torch.arange(0, batch * size, size, device=order.device)[:, None, None]
+    starts = torch.arange(0, tokens.numel(), tokens.shape[2], device=order.device).view(batch, 1, rounds)
+    slots = torch.add(rank.mT, starts, out=order.new_empty(batch, size, rounds)).flatten(0, 1)
+    return _Layout(tokens.flatten(), slots, codes, width, chunk)
 
 
 @dataclass(frozen=True)
 class _ChunkedAttention:
-    """One call on tokens that lie in slots, q, k and v side by side in ``x (P, n)``, tile by tile of chunks."""
+    """One call on rows of tokens, q, k and v side by side in ``x (N · T, n)``, tile by tile of chunks."""
 
     x: Tensor
     sizes: tuple[int, int, int]
@@ -198,47 +187,44 @@ class _ChunkedAttention:
         """In slots, but for the first chunk: the output, and the log-sum-exp of what each token sees in this round."""
         parts = []
         for here, window in self.tiles():
-            scores, (_, _, v) = self.scores(here, window), self.parts(window)
+            q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
+            scores = self.scores(q, k, here, window)
             weights = scores.softmax(-1)
-            logsumexp = scores.amax(-1) - weights.amax(-1).log()  # on a CPU, several times as fast as ``logsumexp``
-            parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.view(-1, 1)))
+            fast = in_tiles(self.x.device)  # by several times on a CPU, but four launches
+            logsumexp = scores.amax(-1) - weights.amax(-1).log() if fast else scores.logsumexp(-1)
+            parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
         return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
 
-    def backward(self, logsumexp: Tensor, share: Tensor, d_total: Tensor, d_out: Tensor) -> Tensor:
-        """The gradients of q, k and v side by side, in slots but for the first chunk, all arguments being in slots.
+    def backward(self, given: tuple[Tensor, ...]) -> Tensor:
+        """The gradients of q, k and v side by side, in slots but for the first chunk.
 
-        With the weights P of a round times its share, and D the sum of dO ∘ O along each row: dV = Pᵀ dO, dP = dO Vᵀ,
-        dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
+        Of each token, ``given`` are base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
+        total of all rounds: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
-        chunk, gradient = self.layout.chunk, torch.zeros_like(self.x)
+        tokens, chunk = self.layout.tokens, self.layout.chunk
+        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])
         dq, dk, dv = gradient.split(self.sizes, 1)
         for here, window in self.tiles():
-            base, part_of, d_sum, d_rows, rows = (
-                x[here].unflatten(0, (-1, chunk))
-                for x in (logsumexp, share, d_total, d_out, self.x[:, : self.sizes[0]])
-            )
-            _, k, v = self.parts(window)
-            weights = exponential_(self.scores(here, window).sub_(base)).mul_(part_of)
+            q, k, v = self.x.index_select(0, tokens[window]).split(self.sizes, 1)
+            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in given)
+            weights = exponential_(self.scores(q, k, here, window).sub_(low)).div_(whole)
             d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
             dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
-            for total, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
-                total[window][:-chunk] += part[:, :chunk].flatten(0, 1)
-                total[window][chunk:] += part[:, chunk:].flatten(0, 1)
+            rows = q[chunk:].unflatten(0, (-1, chunk))
+            for to, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
+                to[window][:-chunk] += part[:, :chunk].flatten(0, 1)
+                to[window][chunk:] += part[:, chunk:].flatten(0, 1)
         return gradient[chunk:]
-
-    def parts(self, slots: slice) -> tuple[Tensor, ...]:
-        """q, k and v in these slots."""
-        return self.x[slots].split(self.sizes, 1)
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
-        chunk, slots = self.layout.chunk, len(self.x)
+        chunk, slots = self.layout.chunk, len(self.layout.tokens)
         step = chunk * max(1, tile_limit(SCORES, self.x.device) // (2 * chunk * chunk))
         for start in range(chunk, slots, step):  # the first chunk of all is empty
             stop = min(start + step, slots)
             yield slice(start, stop), slice(start - chunk, stop)
 
-    def scores(self, here: slice, window: slice) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, here: slice, window: slice) -> Tensor:
         """Scores ``(chunks, chunk, 2 · chunk)``, far below all others where a pair does not count in this round.
 
         A token's score with itself lies between: no sum over a row is empty.
@@ -249,8 +235,8 @@ class _ChunkedAttention:
         off = (queries[..., None] - self.windows(codes[:, window], 1)[:, :, None]).abs_()
         # 0 where this round sees it, and no earlier one, where it counts.
         unseen = torch.maximum(functional.softshrink(off[-1], half), half + 0.5 - off[:-1].amin(0))
-        rows, keys = self.parts(here)[0].unflatten(0, (-1, chunk)), self.windows(self.parts(window)[1])
-        scores = torch.baddbmm(unseen.to(rows.dtype), rows, keys.mT, beta=NEVER, alpha=self.scale)
+        rows = q[chunk:].unflatten(0, (-1, chunk))
+        scores = torch.baddbmm(unseen.to(q.dtype), rows, self.windows(k).mT, beta=NEVER, alpha=self.scale)
         scores.diagonal(chunk, 1, 2).fill_(ITSELF)
         return scores
 
@@ -265,22 +251,24 @@ class _ChunkedAttention:
 class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: _Layout, scale: float) -> Tensor:
-        x, sizes = torch.cat((q, k, v), -1)[:, None], (q.shape[2], k.shape[2], v.shape[2])
-        found = _ChunkedAttention(layout.to_slots(x), sizes, layout, scale).forward()
-        out, logsumexp = (layout.to_tokens(x) for x in found)
-        share = logsumexp.softmax(1)
-        out = (out * share).sum(1)
+        x, sizes = torch.cat((q, k, v), -1).flatten(0, 1), (q.shape[2], k.shape[2], v.shape[2])
+        found, logsumexp = _ChunkedAttention(x, sizes, layout, scale).forward()
+        by_round = logsumexp[layout.slots]
+        out = functional.embedding_bag(layout.slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
         ctx.settings = sizes, layout, scale
-        ctx.save_for_backward(x, out, logsumexp, share)
-        return out
+        ctx.save_for_backward(x, out, by_round)
+        return out.view_as(v)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        x, out, logsumexp, share = ctx.saved_tensors
+        x, out, by_round = ctx.saved_tensors
         sizes, layout, scale = ctx.settings
         with without_autocast(d_out):
-            d_total = (d_out * out).sum(-1, keepdim=True)
-            x, *given = (layout.to_slots(x) for x in (x, logsumexp, share, d_total[:, None], d_out[:, None]))
-            gradient = layout.to_tokens(_ChunkedAttention(x, sizes, layout, scale).backward(*given)).sum(1)
-        return *gradient.split(sizes, -1), None, None
+            rows = d_out.flatten(0, 1)
+            base = by_round.amax(1, keepdim=True)
+            total = (by_round - base).exp().sum(1, keepdim=True)
+            d_total = (rows * out).sum(-1, keepdim=True)
+            gradient = _ChunkedAttention(x, sizes, layout, scale).backward((base, total, d_total, rows))
+            gradient = functional.embedding_bag(layout.slots, gradient, mode="sum")  # the sum over rounds
+        return *(part.unflatten(0, d_out.shape[:2]) for part in gradient.split(sizes, 1)), None, None

@@ -14,6 +14,7 @@ from torch.nn import functional
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
+from attn_core.mechanisms.linear import shares
 
 CHUNK, CAUSAL_CHUNK, PAIRED = 512, 128, 16
 """How many keys or queries are taken at once, and pair by pair. No size changes a result by more than rounding."""
@@ -123,10 +124,7 @@ class Performer(Mechanism):
             directions = directions if scale > 0 else -directions
             parts = _causal(directions, rows, keys) if causal else _full(directions, rows, keys)
             sums = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)).flatten(1, 2)
-            weighted, total = sums.split([v.shape[3], 1], dim=-1)
-            # An empty row is divided by 1 and masked: neither its output nor its gradient depends on the values then.
-            empty = total == 0.0
-            return (weighted / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0).to(call.q.dtype)
+            return shares(sums[..., :-1], sums[..., -1:]).to(call.q.dtype)
 
     def _check(self, call: Call) -> None:
         if call.q.shape[3] != self.head_dim:
@@ -173,21 +171,20 @@ class _Keys:
         self.highest = self.k.new_full((*leading, 1, features), LOWEST)
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
-    def logarithms(self, begin: int, end: int) -> Tensor:
+    def logarithms(self, keys: slice) -> Tensor:
         """Those of the features of some keys ``(B, G, n, m)``."""
-        k = self.k[:, :, begin:end]
+        k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
         logarithms = functional.linear(k, self.directions).addcmul_(length, length, value=-half)
-        return logarithms if self.hidden is None else logarithms.masked_fill_(self.hidden[:, :, begin:end], -math.inf)
+        return logarithms if self.hidden is None else logarithms.masked_fill_(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
         """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
-        lowest = logarithms.detach()
-        highest = torch.maximum(self.highest, lowest.amax(-2, keepdim=True))
+        low = logarithms.detach()
+        highest = torch.maximum(self.highest, low.amax(-2, keepdim=True))
         if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
-            before = self.highest.masked_fill(self.highest == LOWEST, math.inf)
-            lowest = torch.where(lowest == -math.inf, before, lowest)
-        return float((highest - torch.maximum(self.highest, lowest.amin(-2, keepdim=True))).amax())
+            low = torch.where(low == -math.inf, self.highest.masked_fill(self.highest == LOWEST, math.inf), low)
+        return float((highest - torch.maximum(self.highest, low.amin(-2, keepdim=True))).amax())
 
     def rebase(self, logarithms: Tensor) -> Tensor:
         """Make the sums relative to the largest so far with these keys, and return their features so, in place."""
@@ -195,14 +192,13 @@ class _Keys:
         self.sums = self.sums * torch.exp2(before - self.highest).mT
         return logarithms.sub_(self.highest).exp2_()
 
-    def add(self, features: Tensor, begin: int) -> None:
-        """Sum up these keys, the first of which is number ``begin``."""
-        self.sums = self.sums + features.mT @ self.values[:, :, begin : begin + features.shape[2]]
-
     def add_all(self, end: int) -> None:
         """Sum up the first ``end`` keys."""
-        for begin, stop in _ranges(0, end, tile_limit(CHUNK, self.k.device)):
-            self.add(self.rebase(self.logarithms(begin, stop)), begin)
+        size = tile_limit(CHUNK, self.k.device)
+        for begin in range(0, end, size):
+            keys = slice(begin, min(begin + size, end))
+            features = self.rebase(self.logarithms(keys))  # which rescales the sums
+            self.sums = self.sums + features.mT @ self.values[:, :, keys]
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
@@ -228,9 +224,10 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     first = min(max(-before, 0), queries)  # the queries that come before all keys
     parts = [q.new_zeros(*q.shape[:3], first, keys.values.shape[3])] if first else []
     keys.add_all(before + first)
-    for begin, end in _ranges(first, queries, tile_limit(CAUSAL_CHUNK, q.device)):
-        logarithms, piece = keys.logarithms(begin + before, end + before), q[..., begin:end, :]
-        values = keys.values[:, :, begin + before : end + before]
+    size = tile_limit(CAUSAL_CHUNK, q.device)
+    for begin in range(first, queries, size):
+        piece, seen = q[..., begin : begin + size, :], slice(begin + before, begin + before + size)
+        logarithms, values = keys.logarithms(seen), keys.values[:, :, seen]
         if not in_tiles(q.device) or keys.spread(logarithms) > SPREAD:
             parts.append(_scan(functional.linear(piece, directions), logarithms, values, keys))
             continue
@@ -238,7 +235,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
         by_query = keys.query_features(directions, piece.flatten(2, 3))
         own = (by_query @ by_key.mT).unflatten(2, piece.shape[2:4]).tril().flatten(2, 3)
         parts.append((by_query @ keys.sums + own @ values).unflatten(2, piece.shape[2:4]))
-        keys.add(by_key, begin + before)
+        keys.sums = keys.sums + by_key.mT @ values
     return parts
 
 
@@ -266,7 +263,3 @@ def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tens
     keys.highest, keys.sums = highest[..., -1:].mT, sums[:, :, -1]
     read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]
     return (pairs.sum(-1) @ values[:, :, None] + read).flatten(3, 4)[:, :, :, :tokens]
-
-
-def _ranges(begin: int, end: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, end)) for start in range(begin, end, size)]

@@ -52,6 +52,7 @@ def small_chunks(request, monkeypatch):
     monkeypatch.setattr(device, "TILED", request.param)
     monkeypatch.setattr(performer, "CHUNK", 3)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 4)
+    monkeypatch.setattr(performer, "PAIRED", 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
