@@ -38,8 +38,15 @@ VALID, TEST = 500, 2_000
 def build(width: int, vocab_size: int, seed: int) -> LanguageModel:
     """A decoder of two layers with heads of 16 entries."""
     torch.manual_seed(seed)
-    sizes = {"model_dim": width, "num_heads": width // HEAD_DIM, "num_layers": LAYERS, "feed_forward_dim": 4 * width}
-    config = TransformerConfig(vocab_size, **sizes, dropout=0.0, norm_first=True)
+    config = TransformerConfig(
+        vocab_size,
+        model_dim=width,
+        num_heads=width // HEAD_DIM,
+        num_layers=LAYERS,
+        feed_forward_dim=4 * width,
+        dropout=0.0,
+        norm_first=True,
+    )
     return LanguageModel(config, positions=lambda: Rotary(HEAD_DIM))
 
 
