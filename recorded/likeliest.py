@@ -1,7 +1,6 @@
 """What SmolLM2 writes when the likeliest text is searched for and when tokens are drawn, beside what people wrote.
 
-The prompts are pieces of this book's first chapter, which SmolLM2 cannot have read, and each has the true continuation
-beside it. Also the weights of SmolLM2's heads on the repeated sequences that the chapter on the next token uses.
+The prompts are pieces of this book, which SmolLM2 cannot have read, and each has the true continuation beside it. Also the weights of SmolLM2's heads on the repeated sequences that the chapter on the next token uses.
 """
 
 import json
@@ -24,7 +23,8 @@ PROMPTS, PROMPT, CONTINUATION = 16, 32, 80  # how many, and tokens
 BEAM = 4
 SAMPLERS: dict[str, dict[str, Any]] = {"top-k 40": {"top_k": 40}, "top-p 0.9": {"top_p": 0.9}, "temperature 1": {}}
 SYMBOLS, LENGTH, PIECE, ROWS = 64, 48, (12, 20), 32  # as in recorded/induction.py, with fewer rows
-PAGE = Path(__file__).parents[1] / "chapters" / "01_pooling.ipynb"
+CHAPTERS = Path(__file__).parents[1] / "chapters"
+PAGES = ("01_pooling", "11_kv_cache", "15_recurrent")
 
 
 class Continuing:
@@ -109,7 +109,7 @@ def run(folder: Path) -> dict[str, Any]:
     started = time.process_time()
     model, tokenizer = load_gguf(smollm2_file())
     model.eval()
-    ids = tokenizer.encode(prose(PAGE)).ids
+    ids = tokenizer.encode("\n\n".join(prose(CHAPTERS / f"{page}.ipynb") for page in PAGES)).ids
     pieces = torch.tensor(ids).split(PROMPT + CONTINUATION)[:PROMPTS]
     prompts = torch.stack([piece[:PROMPT] for piece in pieces])
     ways = {"written by people": [piece[PROMPT:].tolist() for piece in pieces]} | continuations(model, prompts)
