@@ -1,6 +1,7 @@
 """What SmolLM2 writes when the likeliest text is searched for and when tokens are drawn, beside what people wrote.
 
-The prompts are pieces of this book, which SmolLM2 cannot have read, and each has the true continuation beside it. Also the weights of SmolLM2's heads on the repeated sequences that the chapter on the next token uses.
+The prompts are pieces of this book, which SmolLM2 cannot have read, and each has the true continuation beside it. Also
+the weights of SmolLM2's heads on the repeated sequences that the chapter on the next token uses.
 """
 
 import json
@@ -24,7 +25,7 @@ BEAM = 4
 SAMPLERS: dict[str, dict[str, Any]] = {"top-k 40": {"top_k": 40}, "top-p 0.9": {"top_p": 0.9}, "temperature 1": {}}
 SYMBOLS, LENGTH, PIECE, ROWS = 64, 48, (12, 20), 32  # as in recorded/induction.py, with fewer rows
 CHAPTERS = Path(__file__).parents[1] / "chapters"
-PAGES = ("01_pooling", "11_kv_cache", "15_recurrent")
+PAGES = ("01_pooling", "10_flash", "11_kv_cache", "15_recurrent")
 
 
 class Continuing:
