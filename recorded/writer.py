@@ -33,4 +33,10 @@ def run(folder: Path) -> dict[str, Any]:
     seconds = time.process_time() - started
     save_file(model.state_dict(), folder / "writer.safetensors")
     loss = mean_loss(model, [story.source for story in corpus.test], vocab)
-    return {"width": WIDTH, "stories": STORIES, "test": round(loss, 4), "cpu_seconds": round(seconds, 1)}
+    return {
+        "width": WIDTH,
+        "stories": STORIES,
+        "tokens": list(vocab.tokens),  # which row of the embedding is whose
+        "test": round(loss, 4),
+        "cpu_seconds": round(seconds, 1),
+    }
