@@ -123,26 +123,6 @@ def training_state(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, T
     return tensors | _random_state()
 
 
-def check_restorable(tensors: Mapping[str, Tensor], model: nn.Module) -> None:
-    """``restore`` can put all of this back into ``model``.
-
-    Raises:
-        ValueError: if a tensor is missing, has another dtype or shape, or is not known.
-    """
-    wanted = {f"model/{name}": value for name, value in model.state_dict().items()}
-    wanted |= {name: state for name, state in _random_state().items() if name in tensors or name == "random/cpu"}
-    for name, parameter in model.named_parameters():
-        if any(f"adam/{key}/{name}" in tensors for key in ADAM):
-            like = (torch.tensor(0.0), parameter, parameter)
-            wanted |= {f"adam/{key}/{name}": value for key, value in zip(ADAM, like, strict=True)}
-    known = {name: kind(value) for name, value in wanted.items()}
-    found = {name: kind(value) for name, value in tensors.items() if not name.startswith("random/") or name in known}
-    for name in sorted(known.keys() | found.keys()):
-        expected, came = known.get(name, "nothing"), found.get(name, "nothing")
-        if expected != came:
-            raise ValueError(f"checkpoint: {name}: expected {expected}, got {came}")
-
-
 def restore(tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Adam) -> None:
     """Put back what ``training_state`` gave, into a model of the same names and shapes, on any device.
 

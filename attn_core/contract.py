@@ -192,14 +192,6 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
 
 
-def check_bias_gradient(bias: Tensor | None) -> None:
-    """``bias`` requires no gradient, for mechanisms that have none to give."""
-    if bias is not None and bias.requires_grad:
-        raise ValueError(
-            "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives it one"
-        )
-
-
 def check_key_mask(mask: Tensor | None) -> None:
     """``mask`` hides the same keys from all heads and queries."""
     if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):

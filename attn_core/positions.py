@@ -40,24 +40,6 @@ def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dt
     return _encode(torch.arange(length), dim, base).to(dtype)
 
 
-def relative_rotation(delta: float, dim: int, *, base: float = 10_000.0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The matrix M that moves every sinusoidal encoding by ``delta`` positions: p(i + δ) = M p(i), whatever i is.
-
-    Shapes: returns ``(dim, dim)``, with one 2×2 rotation by the angle δ / base^(2j/dim) for each pair of columns.
-    ``delta`` may be negative, or no integer.
-
-    Raises:
-        ValueError: if ``dim`` is not even or below 2, or ``base`` not above 0.
-
-    Source: Vaswani et al. 2017, section 3.5.
-    """
-    _check_even("dim", dim)
-    angles = _angles(torch.tensor(delta, dtype=torch.float64), dim, base)
-    cos, sin = angles.cos(), angles.sin()
-    blocks = torch.stack([torch.stack([cos, sin], -1), torch.stack([-sin, cos], -1)], -2)
-    return torch.block_diag(*blocks).to(dtype)
-
-
 class Sinusoidal(nn.Module):
     """Adds ``sinusoidal`` encodings to token vectors.
 

@@ -13,7 +13,6 @@ from attn_core.positions import (
     Rotary,
     Sinusoidal,
     YaRN,
-    relative_rotation,
     sinusoidal,
 )
 from tests import reference
@@ -83,27 +82,6 @@ def test_learned_positions_are_updated_by_back_propagation():
     layer(torch.zeros(2, 4, 3)).pow(2).sum().backward()
     torch.testing.assert_close(layer.weight.grad[:4], 4 * layer.weight[:4].detach())
     assert not layer.weight.grad[4].any()
-
-
-@pytest.mark.parametrize("dim", [2, 8])
-@pytest.mark.parametrize("delta", [0, 1, -3, 17, 0.5, -2.25])
-def test_one_rotation_moves_every_position(dim, delta):
-    moved = relative_rotation(delta, dim, base=100.0, dtype=torch.float64)
-    assert moved.shape == (dim, dim)
-    for place in range(20, 40):
-        here, there = (
-            torch.tensor([entry(at, j, dim, 100.0) for j in range(dim)], dtype=torch.float64)
-            for at in (place, place + delta)
-        )
-        torch.testing.assert_close(moved @ here, there, atol=1e-12, rtol=0)
-
-
-def test_rotations_add_up_and_only_pairs_mix():
-    first, second = relative_rotation(3, 6), relative_rotation(-5, 6)
-    torch.testing.assert_close(first @ second, relative_rotation(-2, 6), atol=1e-6, rtol=0)
-    torch.testing.assert_close(first @ first.T, torch.eye(6), atol=1e-6, rtol=0)
-    pairs = torch.arange(6) // 2
-    assert not first[pairs[:, None] != pairs].any()
 
 
 PLACES = {"shared": torch.tensor([0, 5, 2]), "by row": torch.tensor([[0, 1, 2], [9, 7, 100_000]])}
@@ -193,7 +171,6 @@ X = torch.zeros(2, 3, 4)
         (lambda: sinusoidal(3, 0), "dim: expected an integer of at least 1, got 0"),
         (lambda: sinusoidal(3, 4, base=0), "base: expected a finite number above 0, got 0"),
         (lambda: sinusoidal(3, 4, base=math.inf), "base: expected a finite number above 0, got inf"),
-        (lambda: relative_rotation(1, 5), "dim: expected an even size, since entries are rotated in pairs, got 5"),
         (lambda: Sinusoidal(0), "dim: expected an integer of at least 1, got 0"),
         (lambda: Sinusoidal(4, base="2"), "base: expected a finite number above 0, got '2'"),
         (lambda: Sinusoidal(4)(X[0]), r"x: expected a floating tensor of shape \(batch, length, 4\)"),

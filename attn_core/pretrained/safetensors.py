@@ -1,7 +1,7 @@
 """Models from safetensors files, as they are published on the Hugging Face Hub: BERT, GPT-2 and Llama.
 
 The file holds the parameters alone. The sizes of the model are in the ``config.json`` beside it, and the tokenizer in
-other files there. Needs the package tokenizers.
+``tokenizer.json``. Needs the package tokenizers.
 """
 
 import json
@@ -95,12 +95,12 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
       the same.
 
     The model is in float32 on the CPU, in evaluation mode. The matrix of the logits is the embedding's own. Sizes come
-    from ``config.json`` in the same folder. The tokenizer is a ``tokenizers.Tokenizer``, from ``tokenizer.json`` there,
-    or else from BERT's ``vocab.txt`` or from GPT-2's ``vocab.json`` and ``merges.txt``; it neither pads nor truncates.
+    from ``config.json`` in the same folder. The tokenizer is a ``tokenizers.Tokenizer``, from ``tokenizer.json`` there;
+    it neither pads nor truncates.
 
     Raises:
         ImportError: if tokenizers is not installed.
-        FileNotFoundError: if the file, ``config.json`` or the tokenizer's files are not there.
+        FileNotFoundError: if the file, ``config.json`` or ``tokenizer.json`` is not there.
         ValueError: if ``layout`` is none of these; if the file is damaged; if a setting is missing or asks for what
             the model has not; if a parameter is missing, has another shape, or is one that this model has not.
     """
@@ -133,7 +133,7 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
         for layer in model.stack.layers:
             for projection in (layer.attention.query, layer.attention.key):
                 projection.weight = nn.Parameter(_interleaved(projection.weight.detach(), layer.attention.head_dim))
-    return Pretrained(model.eval(), _tokenizer(path.parent, layout))
+    return Pretrained(model.eval(), _tokenizer(path.with_name("tokenizer.json")))
 
 
 def _bert(config: _Settings) -> SegmentEncoder:
@@ -245,29 +245,12 @@ def _interleaved(weight: Tensor, head_dim: int) -> Tensor:
     return weight.unflatten(0, (-1, 2, head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
 
-def _tokenizer(folder: Path, layout: str) -> Any:
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+def _tokenizer(path: Path) -> Any:
+    from tokenizers import Tokenizer
 
-    vocabulary, merges = folder / ("vocab.txt" if layout == "bert" else "vocab.json"), folder / "merges.txt"
-    tokenizer: Any
-    if (folder / "tokenizer.json").is_file():
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-    elif layout == "bert" and vocabulary.is_file():
-        settings = folder / "tokenizer_config.json"
-        lower = not settings.is_file() or _Settings.read(settings).get("do_lower_case", True)
-        tokenizer = Tokenizer(models.WordPiece.from_file(str(vocabulary), unk_token="[UNK]"))
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
-        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
-        tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-        ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
-        tokenizer.post_processor = processors.BertProcessing(*ends)
-    elif layout == "gpt2" and vocabulary.is_file() and merges.is_file():
-        tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_special_tokens(["<|endoftext|>"])
-    else:
-        raise FileNotFoundError("path: expected tokenizer.json, or the layout's vocabulary, beside it, got neither")
+    if not path.is_file():
+        raise FileNotFoundError(f"path: expected a safetensors file with tokenizer.json beside it, got no {path}")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
     return tokenizer

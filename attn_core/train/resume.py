@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_core.checkpoint import Checkpoint, check_restorable, load_matching, restore, save, training_state
-from attn_core.contract import is_number, kind, shown
+from attn_core.checkpoint import Checkpoint, load_matching, restore, save, training_state
+from attn_core.contract import kind
 from attn_core.data import EpochBatches
 from attn_core.train import distributed
 
@@ -44,8 +44,6 @@ class RunFile:
         if self.path is not None:
             self.settings = _settings(arguments, steps) | _identity(arguments["model"], arguments["batches"])
             self.saved = distributed.broadcast_from_rank0(partial(load_matching, self.path, self.settings))
-            if self.saved is not None:
-                _check_run(self.saved, arguments["model"], steps)
 
     def start(self, model: nn.Module, optimizer: torch.optim.Adam, scaler: torch.amp.GradScaler, seed: int) -> History:
         """Restore what the file holds, random states included, or write the file; returns the history so far."""
@@ -55,8 +53,9 @@ class RunFile:
             self.save(history)  # now, because a folder that cannot be written should not cost an epoch
             return history
         restore(self.saved.tensors, model, optimizer)
-        scaler.load_state_dict(self.saved.progress["scaler"])
-        history = _history(self.saved)
+        losses, progress = self.saved.tensors["losses"].tolist(), self.saved.progress
+        history = History(losses, list(progress["validation"]), progress["seconds"])
+        scaler.load_state_dict(progress["scaler"])
         if distributed.rank() > 0:  # the random state in the file is the first process's, and each needs its own
             torch.manual_seed(seed + distributed.rank() + len(history.losses) * distributed.size())
         return history
@@ -70,30 +69,6 @@ class RunFile:
         tensors = {"losses": losses, **training_state(model, optimizer)}
         progress = {"validation": history.validation, "seconds": history.seconds, "scaler": scaler.state_dict()}
         distributed.broadcast_from_rank0(partial(save, self.path, Checkpoint(tensors, self.settings, progress)))
-
-
-def _history(saved: Checkpoint) -> History:
-    progress = saved.progress
-    return History(saved.tensors["losses"].tolist(), list(progress["validation"]), progress["seconds"])
-
-
-def _check_run(saved: Checkpoint, model: nn.Module, steps: int) -> None:
-    """All that ``RunFile.start`` puts back is there and fits, so that nothing has changed where something does not."""
-    tensors, progress = dict(saved.tensors), saved.progress
-    losses = tensors.pop("losses", torch.tensor(0.0))
-    if losses.dtype != torch.float64 or losses.dim() != 1 or len(losses) > steps:
-        raise ValueError(f"checkpoint: losses: expected at most {steps}, torch.float64 of one axis, got {kind(losses)}")
-    check_restorable(tensors, model)
-    taken = max((int(x) for name, x in tensors.items() if name.startswith("adam/step/")), default=0)
-    if taken > len(losses):
-        raise ValueError(f"checkpoint: adam/step: expected at most {len(losses)}, the number of losses, got {taken}")
-    records = progress.get("validation")
-    if not isinstance(records, list) or not all(isinstance(record, dict) and "step" in record for record in records):
-        raise ValueError(f"checkpoint: validation: expected a list of dictionaries with a step, got {shown(records)}")
-    seconds, scaler = progress.get("seconds"), progress.get("scaler")
-    if not is_number(seconds) or not isinstance(scaler, dict):
-        got = f"{shown(seconds)} and {shown(scaler)}"
-        raise ValueError(f"checkpoint: seconds and scaler: expected a number and a dictionary, got {got}")
 
 
 def _settings(arguments: Mapping[str, Any], steps: int) -> dict[str, Any]:

@@ -31,9 +31,9 @@ class TransformerConfig:
     c · tanh(x / c), which keeps its size below c.
 
     Raises:
-        ValueError: if a size is below 1, the heads do not divide or bar sharing, ``dropout`` lies outside [0, 1),
-            ``norm``, ``feed_forward`` or ``attention`` is not a function that makes one, or ``soft_cap`` is not a
-            number above 0.
+        ValueError: if a size is below 1, ``dropout`` lies outside [0, 1), ``norm``, ``feed_forward`` or ``attention``
+            is not a function that makes one, or ``soft_cap`` is not a number above 0. Whether the sizes fit together is
+            for ``attention`` to say, when a model is made.
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands); Gemma Team 2024,
     section 2 (soft cap).
@@ -62,17 +62,6 @@ class TransformerConfig:
         for name in ("source_vocab_size", "num_kv_heads"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
-        if self.model_dim % self.num_heads:
-            raise ValueError(
-                f"num_heads: expected a number that divides model_dim {self.model_dim}, got {self.num_heads}"
-            )
-        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"num_kv_heads: expected a number that divides num_heads {self.num_heads}, got {self.num_kv_heads}"
-            )
-        if self.share_query_key and self.num_kv_heads not in (None, self.num_heads):
-            expected = f"None or num_heads {self.num_heads} with share_query_key"
-            raise ValueError(f"num_kv_heads: expected {expected}, got {self.num_kv_heads}")
         check_dropout(self.dropout)
         for name in ("norm", "feed_forward", "attention"):
             check_factory(name, getattr(self, name))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks import summary
 from benchmarks.summary import BEGIN, END, README, Ratio, pairs, ratios, table, times, with_table
 
 
@@ -31,11 +32,20 @@ def test_a_ratio_is_level_where_its_spread_includes_one():
     ]
 
 
-def test_a_line_counts_and_spans_its_trials():
-    group = [one(median=0.5, p10=0.4, p90=0.6), one(median=12.4, p10=11, p90=13), one(peer="q", median=1.0, p90=1.2)]
-    lines = table(group).splitlines()
-    assert lines[2:] == ["| a | o | p | 0.50 to 12 | 1 | 0 | 1 |", "| a | o | q | 1.00 | 1 | 0 | 0 |"]
-    assert list(pairs(group)) == [("a", "o", "p"), ("a", "o", "q")]
+def test_a_line_shows_the_ratio_and_its_spread(monkeypatch):
+    monkeypatch.setattr(summary, "SHOWN", {"what": ("a", "t", "o", "p")})
+    found = [one(median=9), one(median=0.504, p10=0.4, p90=12.4), one(peer="q")]
+    assert table(found).splitlines()[2:] == ["| what | `o` | p | 0.50 [0.40, 12] |"]
+    with pytest.raises(ValueError, match=r"SHOWN: expected a recorded comparison, got \('a', 't', 'o', 'p'\)"):
+        table([one(peer="q")])
+
+
+def test_pairs_come_by_whose_the_peer_is():
+    found = [one(peer="explicit"), one(peer="torch nn.MultiheadAttention"), one(), one(trial="u")]
+    peers = ["p", "torch nn.MultiheadAttention", "explicit"]
+    assert [(peer, len(group)) for (_, _, peer), group in pairs(found).items()] == list(
+        zip(peers, [2, 1, 1], strict=True)
+    )
 
 
 def test_numbers_have_at_most_three_figures():
@@ -43,7 +53,7 @@ def test_numbers_have_at_most_three_figures():
 
 
 def test_what_stands_around_the_table_stays():
-    assert with_table(f"a\n{BEGIN}old\n{END}b\n", []).startswith(f"a\n{BEGIN}\n| case")
-    assert with_table(f"a\n{BEGIN}old\n{END}b\n", []).endswith(f"\n{END}b\n")
+    new = with_table(f"a\n{BEGIN}old\n{END}b\n", ratios())
+    assert new.startswith(f"a\n{BEGIN}\n| what") and new.endswith(f"\n{END}b\n") and "old" not in new
     with pytest.raises(ValueError, match=r"README\.md: expected the lines"):
         with_table("a", [])

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from attn_book.widgets import PositionalEncodingExplorer
-from attn_core.positions import relative_rotation, sinusoidal
+from attn_core.positions import sinusoidal
 
 pytestmark = pytest.mark.browser
 
@@ -87,16 +87,15 @@ def test_a_cell_is_told_with_its_frequency_and_its_wavelength(show):
 
 
 @each_state
-def test_the_rotation_is_that_of_the_package(show, state):
+def test_the_rotation_is_by_the_offset_times_the_frequency(show, state):
     widget = PositionalEncodingExplorer(**state)
-    start, even = widget.column // 2 * 2, widget.dim - widget.dim % 2
+    start = widget.column // 2 * 2
     pair = slice(start, start + 2)
     with show(widget.static_html()) as page:
         for offset in (widget.offset, 0, 1, 1 - widget.length):
             slide(page, "offset", offset)
-            # An even base of its own, whose pair `start` turns as this one does.
-            base = widget.base ** (even / widget.dim)
-            block = relative_rotation(offset, even, base=base, dtype=torch.float64)[pair, pair]
+            angle = offset / widget.base ** (start / widget.dim)
+            block = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
             at = rows(widget, [widget.position, widget.position + offset])[:, pair]
             shown = numbers(page, ".attn-bracket span")
             np.testing.assert_allclose(shown, [*at[1], *block.flatten(), *at[0]], atol=1e-9)

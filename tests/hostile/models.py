@@ -96,7 +96,8 @@ def written(**others):
 # A row takes a line or two.
 # fmt: off
 MODELS = [
-    Row("config: heads that do not divide", TransformerConfig, settings(num_heads=3),
+    Row("LanguageModel: heads that do not divide", lambda config: LanguageModel(config),
+        {"config": TransformerConfig(**settings(num_heads=3))},
         "num_heads: expected a number that divides model_dim 8, got 3$"),
     Row("config: no layers", TransformerConfig, settings(num_layers=0),
         "num_layers: expected an integer of at least 1, got 0$"),

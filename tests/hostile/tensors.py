@@ -234,8 +234,6 @@ PLACES = [
         "base: expected a finite number above 0, got nan$"),
     Row("sinusoidal: base 0", positions.Sinusoidal, {"dim": 4, "base": 0},
         "base: expected a finite number above 0, got 0$"),
-    Row("relative_rotation: odd", positions.relative_rotation, {"delta": 1, "dim": 5},
-        "dim: expected an even size, since entries are rotated in pairs, got 5$"),
     Row("Sinusoidal: another size", positions.Sinusoidal(4), {"x": numbers(1, 2, 5)},
         r"x: expected a floating tensor of shape \(batch, length, 4\), got torch.float32 of shape \(1, 2, 5\)$"),
     Row("Sinusoidal: offset −1", positions.Sinusoidal(4), {"x": numbers(1, 2, 4), "offset": -1},

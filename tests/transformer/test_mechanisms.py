@@ -178,6 +178,6 @@ def test_the_switch_shares_the_projection_in_self_attention_alone():
 
 
 def test_the_switch_bars_grouped_heads():
-    small(share_query_key=True, num_kv_heads=4)
-    with pytest.raises(ValueError, match="^num_kv_heads: expected None or num_heads 4 with share_query_key, got 2"):
-        small(share_query_key=True, num_kv_heads=2)
+    LanguageModel(small(share_query_key=True, num_kv_heads=4))
+    with pytest.raises(ValueError, match="^share_query_key: expected num_kv_heads 4 and key_dim 16, those of"):
+        LanguageModel(small(share_query_key=True, num_kv_heads=2))
