@@ -14,22 +14,23 @@ from torch import Tensor
 
 from attn_book.induction import draw_repeats, induction_scores, next_token_losses, previous_token_scores
 from attn_book.microscope import all_maps
+from attn_core.data import Vocab
 from attn_core.decode import Sampler, beam, sample
 from attn_core.decode.pick import argmax
 from attn_core.pretrained import load_gguf, smollm2_file
 from recorded.bahdanau import rounded
 
 SEEDS = (0,)
-PROMPTS, PROMPT, CONTINUATION = 16, 32, 80  # how many, and tokens
+PROMPTS, PROMPT, CONTINUATION = 12, 32, 64  # how many, and tokens
 BEAM = 4
-SAMPLERS: dict[str, dict[str, Any]] = {"top-k 40": {"top_k": 40}, "top-p 0.9": {"top_p": 0.9}, "temperature 1": {}}
+SAMPLERS: dict[str, dict[str, Any]] = {"top-p 0.9": {"top_p": 0.9}, "temperature 1": {}}
 SYMBOLS, LENGTH, PIECE, ROWS = 64, 48, (12, 20), 32  # as in recorded/induction.py, with fewer rows
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 PAGES = ("01_pooling", "10_flash", "11_kv_cache", "15_recurrent")
 
 
 class Continuing:
-    """A language model as the searches want it: what it is given as a source are prompts of one length."""
+    """A language model as the searches want it: its sources are prompts of one length, and its texts do not end."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -41,7 +42,8 @@ class Continuing:
     def step(self, tokens: Tensor, state: Any) -> Any:
         if self.last is not None:  # the first token is <bos>, in the place of the prompt's last one
             tokens, self.last = self.last.repeat_interleave(len(tokens) // len(self.last)), None
-        return self.model.step(tokens, state)
+        logits, state = self.model.step(tokens, state)
+        return logits.index_fill(-1, torch.tensor([Vocab.EOS]), -torch.inf), state
 
 
 def prose(path: Path) -> str:

@@ -17,7 +17,8 @@ def model():
 def test_a_search_goes_on_after_the_prompts(model):
     prompts = torch.randint(4, 20, (3, 6), generator=torch.Generator().manual_seed(1))
     lengths = torch.full((3,), 6)
-    expected = [one.ids for one in generate(model, prompts.tolist(), max_new_tokens=5)]
+    without_end = lambda logits: argmax(logits.index_fill(-1, torch.tensor([2]), -torch.inf))  # noqa: E731
+    expected = [one.ids for one in generate(model, prompts.tolist(), max_new_tokens=5, pick=without_end)]
     found = likeliest.sample(likeliest.Continuing(model), prompts, lengths, max_length=5, pick=argmax)
     assert [one.ids for one in found] == expected
 
