@@ -111,8 +111,6 @@ MODELS = [
         r"dropout: expected a probability in \[0, 1\), got '0.1'$"),
     Row("config: dropout NaN", TransformerConfig, settings(dropout=NAN),
         r"dropout: expected a probability in \[0, 1\), got nan$"),
-    Row("config: key heads", TransformerConfig, settings(num_kv_heads=4),
-        "num_kv_heads: expected a number that divides num_heads 2, got 4$"),
     Row("config: a made norm", TransformerConfig, settings(norm=nn.LayerNorm(8)),
         "norm: expected a function that makes one, got LayerNorm$"),
     Row("config: feed-forward network by name", TransformerConfig, settings(feed_forward="swiglu"),
