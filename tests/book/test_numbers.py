@@ -73,6 +73,7 @@ SOURCES = {
         "3,000": "12 epochs of 8,000 pairs in batches of 32, see recorded/transfer.py",
         "97": "Devlin et al. 2019",
     },
+    "18_next_word": {"0.95": "Holtzman et al. 2020, table 1"},
     "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
 }
 
