@@ -12,9 +12,9 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 
 _PAGE = "chapters/18_next_word"
-_ONCE = (_PAGE, "Read once")
-_CIRCUIT = (_PAGE, "Two layers, by hand")
-_WRITES = (_PAGE, "What it writes")
+_ONCE = (_PAGE, "Copying what was read once")
+_CIRCUIT = (_PAGE, "Two layers, set by hand")
+_WRITES = (_PAGE, "Choosing the next token")
 
 
 # A circuit that matches two tokens.
