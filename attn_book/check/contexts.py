@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.context import blend
 
-_PAGE = "chapters/16_context"
+_PAGE = "chapters/17_context"
 _FORMULA = (_PAGE, "Adding a context to queries and keys")
 _GATES = (_PAGE, "Gates")
 _GLOBAL = (_PAGE, "Global and deep contexts")

@@ -12,7 +12,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.vision import contrastive_loss as right_loss
 
-_PAGE = "chapters/19_pictures"
+_PAGE = "chapters/20_pictures"
 _SPACE = (_PAGE, "Two encoders, one space")
 _SENTENCE = (_PAGE, "An image as a sentence")
 _TRAINING = (_PAGE, "A short training")

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_HIDDEN = ("chapters/17_pretraining", "What to put in the place of a masked word")
-_TASK = ("chapters/17_pretraining", "A task made from plain text")
+_HIDDEN = ("chapters/18_pretraining", "What to put in the place of a masked word")
+_TASK = ("chapters/18_pretraining", "A task made from plain text")
 
 
 # Words that are hidden.

@@ -81,11 +81,11 @@ SOURCES = {
         "200,000": "rounded from the table beside it",
         "500,000": "Llama Team 2024, section 3.2",
     },
-    "19_pictures": {
+    "20_pictures": {
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
     },
-    "18_next_word": {"0.95": "Holtzman et al. 2020, table 1"},
+    "19_next_word": {"0.95": "Holtzman et al. 2020, table 1"},
     "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
 }
 
