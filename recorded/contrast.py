@@ -1,6 +1,6 @@
 """Two contrastive losses: CLIP's softmax over the batch, and SigLIP's sigmoid for each pair.
 
-Pairs of encoders on pictures of one coloured object, trained alike but for the loss, in batches of three sizes, with
+Pairs of encoders on pictures of one coloured object, trained alike but for the loss, in batches of two sizes, with
 the same pictures. Each is asked which of 64 captions fits a picture, on trained pairs of a colour and a shape and on
 pairs kept out of training, and which pictures fit a caption. The softmax starts at CLIP's temperature; the sigmoid
 starts at SigLIP's temperature and bias.
@@ -22,7 +22,7 @@ from recorded.images import FEW, LAYERS, SORTS, TESTED, VOCAB, Found, each, to_k
 
 SEEDS = (0, 1, 2)
 SETTINGS: dict[str, Any] = {"pictures": 6_000, "epochs": 8, "learning_rate": 3e-3}
-BATCH_SIZES = (64, 16, 256)
+BATCH_SIZES = (64, 16)
 LOSSES: dict[str, Loss] = {"softmax": pair_loss, "sigmoid": sigmoid_pair_loss}
 STARTS: dict[str, dict[str, float]] = {"softmax": {"temperature": 0.07}, "sigmoid": {"temperature": 0.1, "bias": -10.0}}
 SHARED_DIM, PATCH_SIZE = 32, 12
