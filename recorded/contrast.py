@@ -61,7 +61,9 @@ def retrieved(model: ContrastivePair, drawn: Drawings) -> dict[str, float]:
     """Captions of pictures among 64: right in both words, and in each. And pictures of captions, ``pictures``: of the
     n pictures that a caption likes best, the share that it fits, where n pictures are to be found.
     """
-    captions = [("an" if colour == "orange" else "a", colour, shape) for colour, shape in EVERY_PAIR]
+    captions: list[tuple[str, ...]] = [
+        ("an" if colour == "orange" else "a", colour, shape) for colour, shape in EVERY_PAIR
+    ]
     tokens = torch.tensor([[*VOCAB.encode(words), VOCAB.EOS] for words in captions])
     texts = model.embed_texts(tokens, torch.full((len(tokens),), tokens.shape[1]))
     cosines = torch.cat([model.embed_images(some) for some in centred(drawn.images).split(FEW)]) @ texts.T

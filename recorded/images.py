@@ -238,7 +238,8 @@ def to_keep(model: nn.Module, name: str) -> dict[str, np.ndarray]:
 
 def each(work: Callable[..., Found], jobs: list[tuple[Any, ...]], to: Path) -> list[dict[str, Any]]:
     """What ``work`` measured for each job; the weights to keep are written to a file."""
-    runs, weights = [], {}
+    runs: list[dict[str, Any]] = []
+    weights: dict[str, np.ndarray] = {}
     for job in jobs:
         about, kept = work(*job)
         print(*job, f"{about['cpu_seconds']:.0f} s", about["curve"][-1], flush=True)
