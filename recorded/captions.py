@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.numpy import save_file
+from torch import nn
 
 from attn_book.alignment import alignment_error, true_sources
 from attn_book.captioner import ImageEncoder, region_maps
@@ -102,7 +103,7 @@ def described(model: Seq2Seq, drawn: Drawings) -> dict[str, float]:
 
 
 @torch.no_grad()
-def words_right(model: Seq2Seq, drawn: Drawings) -> dict[str, Any]:
+def words_right(model: nn.Module, drawn: Drawings) -> dict[str, Any]:
     """How often each sort of word is right after the true words before it; and the shape after another colour's name.
 
     The other colour is one that the shape was seen in. If the shape is right then, the eye was not at fault.

@@ -27,6 +27,7 @@ from attn_core.train import Loss, fit, target_loss, token_loss
 from attn_core.transformer import LanguageModel, TransformerConfig
 from attn_core.vision import VisionTransformer
 from recorded.bahdanau import rounded
+from recorded.captions import words_right
 from recorded.contrast import PATCH_SIZE
 from recorded.images import DIM, FEW, LAYERS, SORTS, TESTED, VOCAB, to_keep, train, vit
 
@@ -79,12 +80,8 @@ def eye(folder: Path) -> VisionTransformer:
 
 
 @torch.no_grad()
-def written(model: Describer, drawn: Drawings, images: Tensor | None = None) -> dict[str, float]:
-    """Captions that the model writes: exactly right, and right at each of the words that tell objects apart.
-
-    ``images`` instead of the scenes' own tell what a model says that looks elsewhere.
-    """
-    images = centred(drawn.images) if images is None else images
+def written(model: Describer, images: Tensor) -> list[tuple[str, ...]]:
+    """The captions that the model writes by itself, the most probable word each time."""
     said: list[tuple[str, ...]] = []
     for some in images.split(FEW):
         tokens = torch.full((len(some), 1), Vocab.BOS)
@@ -93,11 +90,13 @@ def written(model: Describer, drawn: Drawings, images: Tensor | None = None) -> 
             tokens = torch.cat([tokens, logits[:, -1:].argmax(-1)], 1)
         rows = [row[1:] for row in tokens.tolist()]
         said += [tuple(VOCAB.decode(row[: row.index(Vocab.EOS)] if Vocab.EOS in row else row)) for row in rows]
-    pairs = list(zip(said, drawn.captions, strict=True))
-    return {"exact": statistics.fmean(mine == true for mine, true in pairs)} | {
-        name: statistics.fmean(mine[place] == true[place] for mine, true in pairs if len(mine) > 5)
-        for name, place in {"first_colour": 1, "first_shape": 2, "relation": 3, "last_colour": -2}.items()
-    }
+    return said
+
+
+def exact(model: Describer, drawn: Drawings) -> float:
+    """The share of captions that are exactly right."""
+    pairs = zip(written(model, centred(drawn.images)), drawn.captions, strict=True)
+    return statistics.fmean(said == true for said, true in pairs)
 
 
 def text_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -125,14 +124,14 @@ def measure(folder: Path, seed: int) -> tuple[list[dict[str, Any]], dict[str, np
     rate = SETTINGS["learning_rate"]
 
     def validate(model: Any) -> dict[str, float]:
-        return {sort: written(model, few[sort])["exact"] for sort in few}
+        return {sort: exact(model, few[sort]) for sort in few}
 
     def trained(kind: str, model: Describer, loss: Loss) -> dict[str, Any]:
         epochs = EPOCHS["connector" if kind == "connector" else "both"]
         model.writer.requires_grad_(kind != "connector")
         about: dict[str, Any] = {"kind": kind, "seed": seed}
         about |= train(model, batches, loss, validate, epochs=epochs, learning_rate=rate)
-        about |= {sort: written(model, tests[sort]) for sort in SORTS}
+        about |= {sort: {"exact": exact(model, tests[sort])} | words_right(model, tests[sort]) for sort in SORTS}
         print(kind, seed, about["cpu_seconds"], about["curve"][-1], flush=True)
         return rounded(about)
 
