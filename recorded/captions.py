@@ -31,8 +31,8 @@ from recorded.bahdanau import rounded
 from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, to_keep, train
 
 SEEDS = (0, 1, 2)
-SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 8, "learning_rate": 5e-3, "batch_size": 32}
-SETTINGS |= {"hard_epochs": 4, "hard_learning_rate": 3e-3, "entropy_weight": 0.0}
+SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 6, "learning_rate": 5e-3, "batch_size": 32}
+SETTINGS |= {"hard_epochs": 3, "hard_learning_rate": 3e-3, "entropy_weight": 0.0}
 SIZES = {"embed_dim": 32, "hidden_dim": 64, "memory_dim": 64}
 LONGEST = 10
 
