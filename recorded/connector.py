@@ -2,8 +2,8 @@
 
 As in LLaVA, in its smallest form. The eye is the ViT of `contrast`, trained with captions of one object, and frozen.
 The language model first learns captions of two objects as text alone. Then the connector is trained with both frozen,
-and after that together with the language model: once with a causal mask, and once with patches that see each other in the
-language model, too.
+and after that together with the language model: once with a causal mask, and once with patches that see each other in
+the language model, too.
 
 Source: Liu et al. 2023.
 """

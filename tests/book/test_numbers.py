@@ -65,8 +65,12 @@ SOURCES = {
     },
     "13_sparse": {"150,000": "Kitaev et al. 2020, section 5"},
     "19_pictures": {
+        "1.3": "Dosovitskiy et al. 2021, section 4.1: ImageNet, in millions",
+        "1.5": "LLaVA-1.5",
         "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
+        "336": "Liu et al. 2024, Improved Baselines with Visual Instruction Tuning, section 3.3",
+        "768": "Dosovitskiy et al. 2021, table 1",
     },
     "17_pretraining": {
         "96,000": "3,000 batches of 32",
