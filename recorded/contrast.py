@@ -21,7 +21,7 @@ from attn_core.vision import ContrastivePair, pair_loss, sigmoid_pair_loss
 from recorded.images import FEW, LAYERS, SORTS, TESTED, VOCAB, Found, each, to_keep, train, vit
 
 SEEDS = (0, 1, 2)
-SETTINGS: dict[str, Any] = {"pictures": 6_000, "epochs": 6, "learning_rate": 3e-3}
+SETTINGS: dict[str, Any] = {"pictures": 6_000, "epochs": 4, "learning_rate": 3e-3}
 BATCH_SIZES = (64, 16)
 LOSSES: dict[str, Loss] = {"softmax": pair_loss, "sigmoid": sigmoid_pair_loss}
 STARTS: dict[str, dict[str, float]] = {"softmax": {"temperature": 0.07}, "sigmoid": {"temperature": 0.1, "bias": -10.0}}
