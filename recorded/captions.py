@@ -1,8 +1,5 @@
 """A captioner with soft and with hard attention: what it writes, and where it looks for each word.
 
-Hard attention starts from the parameters of the trained soft captioner and is then trained by REINFORCE; it is measured
-before that, too. One captioner with hard attention starts from random parameters and has the same steps in all.
-
 On scenes that the project draws: two coloured objects to name, two grey ones to pass over, and eight pairs of a colour
 and a shape kept out of training. Every model is tested on new scenes of trained pairs, and on scenes of nothing but the
 pairs kept out; there, what the eye finds and what the writer expects come apart.
@@ -11,13 +8,10 @@ Source: Xu et al. 2015.
 """
 
 import statistics
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import save_file
 from torch import nn
 
 from attn_book.alignment import alignment_error, true_sources
@@ -28,11 +22,11 @@ from attn_core.metrics import exact_match
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
 from attn_core.train import target_loss
 from recorded.bahdanau import rounded
-from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, to_keep, train
+from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, each, to_keep, train
 
 SEEDS = (0, 1, 2)
-SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 6, "learning_rate": 5e-3, "batch_size": 32}
-SETTINGS |= {"hard_epochs": 3, "hard_learning_rate": 3e-3, "entropy_weight": 0.0}
+KINDS = ("hard", "soft")
+SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 8, "learning_rate": 5e-3, "batch_size": 32}
 SIZES = {"embed_dim": 32, "hidden_dim": 64, "memory_dim": 64}
 LONGEST = 10
 
@@ -43,41 +37,24 @@ def captioner(kind: str) -> Seq2Seq:
     return Seq2Seq(ImageEncoder(image_size=SIZE, memory_dim=SIZES["memory_dim"]), decoder(len(VOCAB), **SIZES))
 
 
-def captions(seed: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Soft attention, the same parameters choosing one region, these after REINFORCE; for one seed REINFORCE alone."""
-    few = {sort: draw_scenes(FEW, pairs=SORTS[sort], seed=2000) for sort in SORTS}
-    tests = {sort: draw_scenes(TESTED, pairs=SORTS[sort], seed=3000) for sort in SORTS}
-    batches = DrawingBatches(
-        draw_scenes(SETTINGS["pictures"], seed=seed), VOCAB, batch_size=SETTINGS["batch_size"], seed=seed
-    )
-    loss = partial(reinforce_loss, entropy_weight=SETTINGS["entropy_weight"])
+def captions(kind: str, seed: int) -> Found:
+    """A captioner with soft or hard attention: whole captions, words, and maps beside the true regions."""
+    torch.manual_seed(seed)
+    model, few = captioner(kind), {name: draw_scenes(FEW, pairs=SORTS[name], seed=2000) for name in SORTS}
+    drawn = draw_scenes(SETTINGS["pictures"], seed=seed)
+    batches = DrawingBatches(drawn, VOCAB, batch_size=SETTINGS["batch_size"], seed=seed)
 
     def validate(model: Any) -> dict[str, float]:
-        found = {sort: described(model, few[sort]) for sort in few}
-        return {f"{sort}_{key}": found[sort][key] for sort in found for key in ("exact", "alignment_error")}
+        found = {name: described(model, few[name]) for name in few}
+        return {f"{name}_{key}": found[name][key] for name in found for key in ("exact", "alignment_error")}
 
-    def tested(kind: str, model: Seq2Seq, trained: dict[str, Any]) -> dict[str, Any]:
-        about: dict[str, Any] = {"kind": kind, "seed": seed} | trained
-        about |= {sort: described(model, tests[sort]) | words_right(model, tests[sort]) for sort in SORTS}
-        print(kind, seed, trained.get("cpu_seconds"), about["trained"]["exact"], flush=True)
-        return rounded(about)
-
-    full = {"epochs": SETTINGS["epochs"], "learning_rate": SETTINGS["learning_rate"]}
-    torch.manual_seed(seed)
-    soft = captioner("soft")
-    runs = [tested("soft", soft, train(soft, batches, target_loss, validate, **full))]
-    hard = captioner("hard")
-    hard.load_state_dict(soft.state_dict())
-    runs.append(tested("hard, not trained", hard.eval(), {}))
-    more = {"epochs": SETTINGS["hard_epochs"], "learning_rate": SETTINGS["hard_learning_rate"]}
-    runs.append(tested("hard", hard, train(hard, batches, loss, validate, **more)))
-    if seed != SEEDS[0]:
-        return runs, {}
-    torch.manual_seed(seed)
-    alone = captioner("hard")
-    full["epochs"] += more["epochs"]
-    runs.append(tested("hard alone", alone, train(alone, batches, reinforce_loss, validate, **full)))
-    return runs, to_keep(soft, "soft") | to_keep(hard, "hard")
+    about = {"kind": kind, "seed": seed}
+    loss = reinforce_loss if kind == "hard" else target_loss
+    rates = {"epochs": SETTINGS["epochs"], "learning_rate": SETTINGS["learning_rate"]}
+    about |= train(model, batches, loss, validate, **rates)
+    tests = {name: draw_scenes(TESTED, pairs=SORTS[name], seed=3000) for name in SORTS}
+    about |= {name: described(model, tests[name]) | words_right(model, tests[name]) for name in SORTS}
+    return about, to_keep(model, "captioner") if (kind, seed) == ("soft", SEEDS[0]) else {}
 
 
 def described(model: Seq2Seq, drawn: Drawings) -> dict[str, float]:
@@ -148,15 +125,10 @@ def guesses(drawn: Drawings) -> dict[str, float]:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Every kind with every seed; the weights of the first with soft and with hard attention are kept."""
+    """Both kinds with every seed; the weights of the first with soft attention are kept."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
-    runs: list[dict[str, Any]] = []
-    weights: dict[str, np.ndarray] = {}
-    for seed in SEEDS:
-        found, kept = captions(seed)
-        runs += found
-        weights |= kept
-    save_file(weights, folder / "captions.safetensors")
+    jobs = [(kind, seed) for kind in KINDS for seed in SEEDS]
+    runs = each(captions, jobs, folder / "captions.safetensors")
     guessed = {name: rounded(guesses(draw_scenes(TESTED, pairs=pairs, seed=3000))) for name, pairs in SORTS.items()}
     training = SETTINGS | SIZES | {"tested": TESTED, "tested_on_the_way": FEW, "threads": 1}
     return {"training": training, "words": list(VOCAB.tokens), "guesses": guessed, "runs": runs}
