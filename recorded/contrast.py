@@ -1,9 +1,8 @@
 """Two contrastive losses: CLIP's softmax over the batch, and SigLIP's sigmoid for each pair.
 
-Pairs of encoders on pictures of one coloured object, trained alike but for the loss, in batches of two sizes, with
-the same pictures. Each is asked which of 64 captions fits a picture, on trained pairs of a colour and a shape and on
-pairs kept out of training, and which pictures fit a caption. The softmax starts at CLIP's temperature; the sigmoid
-starts at SigLIP's temperature and bias.
+Pairs of encoders on pictures of one coloured object, trained alike but for the loss. Each is asked which of 64 captions
+fits a picture, on trained pairs of a colour and a shape and on pairs kept out of training, and which pictures fit a
+caption. The softmax starts at CLIP's temperature; the sigmoid starts at SigLIP's temperature and bias.
 
 Sources: Radford et al. 2021; Zhai et al. 2023.
 """
@@ -22,7 +21,7 @@ from recorded.images import FEW, LAYERS, SORTS, TESTED, VOCAB, Found, each, to_k
 
 SEEDS = (0, 1, 2)
 SETTINGS: dict[str, Any] = {"pictures": 6_000, "epochs": 4, "learning_rate": 3e-3}
-BATCH_SIZES = (64, 16)
+BATCH_SIZE = 64
 LOSSES: dict[str, Loss] = {"softmax": pair_loss, "sigmoid": sigmoid_pair_loss}
 STARTS: dict[str, dict[str, float]] = {"softmax": {"temperature": 0.07}, "sigmoid": {"temperature": 0.1, "bias": -10.0}}
 SHARED_DIM, PATCH_SIZE = 32, 12
@@ -35,24 +34,24 @@ def build(loss: str) -> ContrastivePair:
     return ContrastivePair(vit(PATCH_SIZE), texts, shared_dim=SHARED_DIM, **STARTS[loss])
 
 
-def measure(loss: str, batch_size: int, seed: int) -> Found:
+def measure(loss: str, seed: int) -> Found:
     """One pair of encoders, trained and tested."""
     torch.manual_seed(seed)
     model, few = build(loss), {sort: draw_scenes(FEW, objects=1, pairs=SORTS[sort], seed=2000) for sort in SORTS}
     drawn = draw_scenes(SETTINGS["pictures"], objects=1, seed=seed)
-    batches = DrawingBatches(drawn, VOCAB, batch_size=batch_size, patch_size=PATCH_SIZE, seed=seed)
+    batches = DrawingBatches(drawn, VOCAB, batch_size=BATCH_SIZE, patch_size=PATCH_SIZE, seed=seed)
 
     def validate(model: Any) -> dict[str, float]:
         return {sort: retrieved(model, few[sort])["both"] for sort in few}
 
-    about: dict[str, Any] = {"loss": loss, "batch_size": batch_size, "seed": seed}
+    about: dict[str, Any] = {"loss": loss, "seed": seed}
     rates = {name: SETTINGS[name] for name in ("epochs", "learning_rate")}
     about |= train(model, batches, LOSSES[loss], validate, **rates)
     for sort, pairs in SORTS.items():
         about[sort] = retrieved(model, draw_scenes(TESTED, objects=1, pairs=pairs, seed=3000))
     about["temperature"] = model.log_scale.exp().reciprocal().item()
     about["bias"] = 0.0 if model.bias is None else model.bias.item()
-    keep = (loss, batch_size, seed) == ("sigmoid", BATCH_SIZES[0], SEEDS[0])
+    keep = (loss, seed) == ("sigmoid", SEEDS[0])
     return about, to_keep(model, "pair") if keep else {}
 
 
@@ -78,9 +77,10 @@ def retrieved(model: ContrastivePair, drawn: Drawings) -> dict[str, float]:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Both losses with every batch size and seed; the weights of one pair are kept."""
+    """Both losses with every seed; the weights of one pair are kept."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     training = SETTINGS | {"starts": STARTS, "layers": LAYERS, "shared_dim": SHARED_DIM, "patch_size": PATCH_SIZE}
-    jobs = [(loss, size, seed) for size in BATCH_SIZES for loss in LOSSES for seed in SEEDS]
+    training["batch_size"] = BATCH_SIZE
+    jobs = [(loss, seed) for loss in LOSSES for seed in SEEDS]
     runs = each(measure, jobs, folder / "contrast.safetensors")
     return {"training": training | {"tested": TESTED, "threads": 1}, "words": list(VOCAB.tokens), "runs": runs}
