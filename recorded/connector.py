@@ -32,7 +32,7 @@ from recorded.images import DIM, FEW, LAYERS, SORTS, TESTED, VOCAB, to_keep, tra
 
 SEEDS = (0, 1, 2)
 SETTINGS: dict[str, Any] = {"pictures": 8_000, "batch_size": 32, "learning_rate": 3e-3}
-EPOCHS = {"text": 1, "connector": 2, "both": 6}
+EPOCHS = {"text": 1, "connector": 2, "both": 20}
 KINDS = ("both", "patches see all")
 EYE_LAYERS = 1
 """The last of the eye's two layers is left out: only its class token was trained."""
