@@ -7,12 +7,12 @@ pairs kept out; there, what the eye finds and what the writer expects come apart
 Source: Xu et al. 2015.
 """
 
-import importlib
 import statistics
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from attn_book.alignment import alignment_error, true_sources
 from attn_book.captioner import ImageEncoder, region_maps
@@ -22,7 +22,7 @@ from attn_core.metrics import exact_match
 from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
 from attn_core.train import target_loss
 from recorded.bahdanau import rounded
-from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, side_by_side, to_keep, train
+from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, each, to_keep, train
 
 SEEDS = (0, 1, 2)
 KINDS = ("hard", "soft")
@@ -80,7 +80,7 @@ def described(model: Seq2Seq, drawn: Drawings) -> dict[str, float]:
 
 
 @torch.no_grad()
-def words_right(model: Seq2Seq, drawn: Drawings) -> dict[str, Any]:
+def words_right(model: nn.Module, drawn: Drawings) -> dict[str, Any]:
     """How often each sort of word is right after the true words before it; and the shape after another colour's name.
 
     The other colour is one that the shape was seen in. If the shape is right then, the eye was not at fault.
@@ -124,19 +124,11 @@ def guesses(drawn: Drawings) -> dict[str, float]:
     return {"any_region": statistics.fmean(any_region), "any_named_object": statistics.fmean(any_object)}
 
 
-def measure(kind: str, seed: int) -> Found:
-    """One model, trained and tested."""
-    about, weights = captions(kind, seed)
-    print(f"{kind}, seed {seed}: {about['cpu_seconds']:.0f} s, {about['curve'][-1]}", flush=True)
-    return rounded(about), weights
-
-
 def run(folder: Path) -> dict[str, Any]:
     """Both kinds with every seed; the weights of the first with soft attention are kept."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     jobs = [(kind, seed) for kind in KINDS for seed in SEEDS]
-    importable = importlib.import_module("recorded.captions").measure  # run.py loads this file under another name
-    runs = side_by_side(importable, jobs, folder / "captions.safetensors")
+    runs = each(captions, jobs, folder / "captions.safetensors")
     guessed = {name: rounded(guesses(draw_scenes(TESTED, pairs=pairs, seed=3000))) for name, pairs in SORTS.items()}
     training = SETTINGS | SIZES | {"tested": TESTED, "tested_on_the_way": FEW, "threads": 1}
     return {"training": training, "words": list(VOCAB.tokens), "guesses": guessed, "runs": runs}

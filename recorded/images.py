@@ -1,22 +1,21 @@
-"""A ViT on marked pictures, and a pair of encoders learned by contrast: where one looks, what both make of new pairs.
+"""Image classifiers: what a task asks of the positions, a ViT beside a CNN, and where a ViT looks.
 
-On pictures that the project draws, with eight pairs of a colour and a shape kept out of training. The ViT names the
-one object in a frame, with patches of two sizes; its weights are compared with what painting patches over does. The
-pair is asked which of 64 captions fits a picture, after batches of three sizes. Every model is tested on new pictures
-of trained pairs, and on pictures that hold nothing but pairs kept out. The chapter's captioner is in captions.py.
+On pictures that the project draws, with eight pairs of a colour and a shape kept out of training. Two tasks have the
+same answer, a colour and a shape. In `framed` it is the object in a frame, which its own patches show. In `left` it is
+the object that a caption names first, the leftmost (in one column the upper), which no patch shows by itself. The ViT
+of `left` has patches of 12 pixels, which are the cells of the drawings: without positions its input is then the same
+if the two objects change places, so it cannot be right more often than in half of all pictures. In `framed` the ViT
+has patches of 8 pixels, which know nothing of cells; its weights are compared with what painting patches over does,
+and a CNN of about as many parameters learns the same pictures in as many steps.
 
-Sources: Dosovitskiy et al. 2021; Radford et al. 2021; Abnar and Zuidema 2020 (rollout).
+Sources: Dosovitskiy et al. 2021; Abnar and Zuidema 2020 (rollout); Zeiler and Fergus 2014 (painting over).
 """
 
-import importlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -41,25 +40,23 @@ from attn_book.corpus import (
 from attn_core import capture_attention
 from attn_core.data import Batch, Vocab
 from attn_core.train import Loss, fit, token_loss
-from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.vision import ContrastivePair, VisionTransformer, pair_loss, zero_shot
+from attn_core.transformer import TransformerConfig
+from attn_core.vision import VisionTransformer
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
-SETTINGS: dict[str, dict[str, Any]] = {
-    "vit": {"pictures": 12_000, "epochs": 8, "learning_rate": 3e-3, "batch_size": 64},
-    "pair": {"pictures": 6_000, "epochs": 8, "learning_rate": 3e-3},
-}
-OPTIONS = {"vit": (8, 12), "pair": (64, 16, 256)}
-"""The ViT's patches, in pixels a side; the pair's batches."""
-DIM, SHARED_DIM, PAIR_PATCH_SIZE = 64, 32, 12
+PICTURES = (12_000, 1_500)
+SETTINGS: dict[str, Any] = {"seen": 96_000, "learning_rate": 3e-3, "batch_size": 64}
+"""``seen`` counts pictures with repeats: 8 epochs of 12,000, or 64 of 1,500."""
+JOBS = [("left", kind, PICTURES[0]) for kind in ("vit", "vit without positions")]
+JOBS += [("framed", kind, pictures) for pictures in PICTURES for kind in ("vit", "cnn")]
+PATCH_SIZES = {"framed": 8, "left": 12}
+DIM = 64
 LAYERS: dict[str, Any] = {"model_dim": DIM, "num_heads": 4, "feed_forward_dim": 2 * DIM, "num_layers": 2}
 LAYERS |= {"dropout": 0.0, "norm_first": True}
 TESTED, POINTS, FEW = 1_000, 8, 250
 """Pictures of a test; validations on the way, and pictures of those."""
-PROCESSES = 2
 SORTS = {"trained": TRAINED_PAIRS, "held": HELD_PAIRS}
-EVERY_PAIR = [(colour, shape) for colour in COLOURS for shape in SHAPES]
 RELATIONS = ("left", "above", "below")
 VOCAB = Vocab([("a", "an", "of", *RELATIONS, *COLOURS, *SHAPES)])
 
@@ -67,16 +64,35 @@ Found = tuple[dict[str, Any], dict[str, np.ndarray]]
 """What was measured, and weights to keep, if any."""
 
 
-def vit(patch_size: int) -> nn.Sequential:
-    """A ViT whose class token is asked for two words: logits ``(B, 2, V)``, the colour's and the shape's."""
-    model = VisionTransformer(TransformerConfig(1, **LAYERS), image_size=SIZE, patch_size=patch_size)
-    return nn.Sequential(model, nn.Linear(DIM, 2 * len(VOCAB)), nn.Unflatten(1, (2, len(VOCAB))))
+def classifier(task: str, kind: str) -> nn.Sequential:
+    """A model that answers with two words: logits ``(B, 2, V)``, the colour's and the shape's."""
+    body: nn.Module
+    if kind == "cnn":
+        body, size = cnn(), 96
+    else:
+        body, size = vit(PATCH_SIZES[task]), DIM
+        if kind == "vit without positions":
+            nn.init.zeros_(body.positions.weight).requires_grad_(False)
+    return nn.Sequential(body, nn.Linear(size, 2 * len(VOCAB)), nn.Unflatten(1, (2, len(VOCAB))))
 
 
-def pair() -> ContrastivePair:
-    """A ViT and an encoder of captions."""
-    images = VisionTransformer(TransformerConfig(1, **LAYERS), image_size=SIZE, patch_size=PAIR_PATCH_SIZE)
-    return ContrastivePair(images, TransformerEncoder(TransformerConfig(len(VOCAB), **LAYERS)), shared_dim=SHARED_DIM)
+def vit(patch_size: int) -> VisionTransformer:
+    """Two layers of size 64."""
+    return VisionTransformer(TransformerConfig(1, **LAYERS), image_size=SIZE, patch_size=patch_size)
+
+
+def cnn() -> nn.Sequential:
+    """Three convolutions that halve the sides, and the maximum of each of 96 channels."""
+    layers: list[nn.Module] = []
+    for channels, more, width in ((3, 32, 5), (32, 64, 3), (64, 96, 3)):
+        convolution = nn.Conv2d(channels, more, width, stride=2, padding=width // 2, bias=False)
+        layers += [convolution, nn.BatchNorm2d(more), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten())
+
+
+def draw(task: str, count: int, seed: int, sort: str = "trained") -> Drawings:
+    """Pictures of a task; in both the answer is the second and the third word of the caption."""
+    return {"framed": draw_marked, "left": draw_scenes}[task](count, pairs=SORTS[sort], seed=seed)
 
 
 def train(
@@ -110,44 +126,63 @@ def train(
     return {"parameters": parameters, "steps": steps, "cpu_seconds": spent, "losses": losses, "curve": curve}
 
 
-def marked(patch_size: int, seed: int) -> Found:
-    """A ViT that names the object in the frame: what it answers, where it looks, and what painting over takes away."""
+def measure(task: str, kind: str, pictures: int, seed: int) -> Found:
+    """One model, trained and tested."""
     torch.manual_seed(seed)
-    model, few = vit(patch_size), {name: draw_marked(FEW, pairs=SORTS[name], seed=2000) for name in SORTS}
-    chosen = SETTINGS["vit"]
-    drawn = draw_marked(chosen["pictures"], seed=seed)
-    batches = DrawingBatches(drawn, VOCAB, batch_size=chosen["batch_size"], patch_size=patch_size, seed=seed)
+    model, patch_size = classifier(task, kind), PATCH_SIZES[task]
+    few = {sort: draw(task, FEW, 2000, sort) for sort in SORTS}
+    batches = DrawingBatches(
+        draw(task, pictures, seed), VOCAB, batch_size=SETTINGS["batch_size"], patch_size=patch_size, seed=seed
+    )
 
     def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         return token_loss(model(batch.source), batch.target_out[:, 1:3])
 
     def validate(model: nn.Module) -> dict[str, float]:
-        answers = {name: answered(model, few[name], centred(few[name].images)) for name in few}
-        return {f"{name}_{key}": value for name in few for key, value in answers[name].items()}
+        return {f"{sort}_both": answered(model, few[sort], centred(few[sort].images))["both"] for sort in few}
 
-    about = {"patch_size": patch_size, "seed": seed} | train(
-        model, batches, loss, validate, epochs=chosen["epochs"], learning_rate=chosen["learning_rate"]
-    )
-    for name in SORTS:
-        tested = draw_marked(TESTED, pairs=SORTS[name], seed=3000)
-        about[name] = answered(model, tested, centred(tested.images)) | looked_at(model, tested, patch_size)
-    encoder: Any = model[0]
-    about["positions"] = alike(encoder.positions.weight.detach()[1:])
-    return about, to_keep(model, "vit") if (patch_size, seed) == (OPTIONS["vit"][0], SEEDS[0]) else {}
+    about: dict[str, Any] = {"task": task, "kind": kind, "pictures": pictures, "seed": seed}
+    rates = {"epochs": SETTINGS["seen"] // pictures, "learning_rate": SETTINGS["learning_rate"]}
+    about |= train(model, batches, loss, validate, **rates)
+    for sort in SORTS:
+        tested = draw(task, TESTED, 3000, sort)
+        about[sort] = answered(model, tested, centred(tested.images))
+        about[sort]["shuffled"] = answered(model, tested, shuffle(centred(tested.images), patch_size))
+        if (task, kind, pictures) == ("framed", "vit", PICTURES[0]):
+            about[sort] |= looked_at(model, tested, patch_size)
+    if kind == "vit":
+        encoder: Any = model[0]
+        about["positions"] = alike(encoder.positions.weight.detach()[1:])
+    keep = kind == "vit" and (pictures, seed) == (PICTURES[0], SEEDS[0])
+    return about, to_keep(model, task) if keep else {}
 
 
 @torch.no_grad()
-def answered(model: nn.Module, drawn: Drawings, images: Tensor) -> dict[str, float]:
-    """How often the colour, the shape and both are right, the true words being those of ``drawn``."""
-    wanted = torch.tensor([VOCAB.encode(caption[1:3]) for caption in drawn.captions])
-    right = torch.cat([model(some).argmax(-1) for some in images.split(FEW)]) == wanted
+def answered(model: nn.Module, drawn: Drawings, images: Tensor) -> dict[str, Any]:
+    """How often the colour, the shape and both are right, the true words being those of ``drawn``.
+
+    In pictures of two named objects also how often the answer is the second one.
+    """
+    said = torch.cat([model(some).argmax(-1) for some in images.split(FEW)])
+    right = said == torch.tensor([VOCAB.encode(caption[1:3]) for caption in drawn.captions])
     both = right.all(1).float().mean().item()
-    return dict(zip(("colour", "shape"), right.float().mean(0).tolist(), strict=True)) | {"both": both}
+    found = dict(zip(("colour", "shape"), right.float().mean(0).tolist(), strict=True)) | {"both": both}
+    if drawn.colours.shape[1] == 2:
+        second = said == torch.tensor([VOCAB.encode(caption[-2:]) for caption in drawn.captions])
+        found["second"] = second.all(1).float().mean().item()
+    return found
+
+
+def shuffle(images: Tensor, patch_size: int) -> Tensor:
+    """The images with their patches in another order, one for all."""
+    patches = functional.unfold(images, patch_size, stride=patch_size)
+    order = torch.randperm(patches.shape[2], generator=torch.Generator().manual_seed(0))
+    return functional.fold(patches[..., order], images.shape[2:], patch_size, stride=patch_size)
 
 
 @torch.no_grad()
 def looked_at(model: nn.Sequential, drawn: Drawings, patch_size: int) -> dict[str, Any]:
-    """The class token's attention on the marked object's patches, and the answers with patches painted over.
+    """The class token's attention on the framed object's patches, and the answers with patches painted over.
 
     Shares are of what goes to patches at all. As many patches as the object has are turned to paper: its own, any
     others, those of greatest attention in the last layer, and those of greatest attention among the others.
@@ -183,103 +218,42 @@ def looked_at(model: nn.Sequential, drawn: Drawings, patch_size: int) -> dict[st
     }
 
 
-def alike(positions: Tensor) -> dict[str, Any]:
-    """Cosines of patches' position vectors ``(R, C)`` without their mean: by distance in steps, and of one row."""
+def alike(positions: Tensor) -> dict[str, float]:
+    """Mean cosines of patches' position vectors ``(R, C)`` without their mean: in one row, one column, and neither."""
     side = math.isqrt(len(positions))
     cosines = functional.normalize(positions - positions.mean(0), dim=-1)
     cosines = cosines @ cosines.T
     rows, columns = torch.arange(side**2) // side, torch.arange(side**2) % side
     down, across = (rows[:, None] - rows).abs(), (columns[:, None] - columns).abs()
-    steps = {str(n): cosines[down + across == n].mean().item() for n in range(1, 2 * side - 1)}
     kinds = {"same_row": (down == 0) & (across > 0), "same_column": (across == 0) & (down > 0)}
-    others = {"neither": (down > 0) & (across > 0)}
-    return {"steps": steps} | {name: cosines[where].mean().item() for name, where in (kinds | others).items()}
-
-
-def contrast(batch_size: int, seed: int) -> Found:
-    """A contrastive pair: which of 64 captions, or of the eight kept out, fits a picture best."""
-    torch.manual_seed(seed)
-    model, few = pair(), {name: draw_scenes(FEW, objects=1, pairs=SORTS[name], seed=2000) for name in SORTS}
-    chosen = SETTINGS["pair"]
-    drawn = draw_scenes(chosen["pictures"], objects=1, seed=seed)
-    batches = DrawingBatches(drawn, VOCAB, batch_size=batch_size, patch_size=PAIR_PATCH_SIZE, seed=seed)
-
-    def validate(model: Any) -> dict[str, float]:
-        return {name: named(model, few[name], EVERY_PAIR)["both"] for name in few}
-
-    about = {"batch_size": batch_size, "seed": seed} | train(
-        model, batches, pair_loss, validate, epochs=chosen["epochs"], learning_rate=chosen["learning_rate"]
-    )
-    for name, pairs in SORTS.items():
-        tested = draw_scenes(TESTED, objects=1, pairs=pairs, seed=3000)
-        about[name] = named(model, tested, EVERY_PAIR) | {"among_own": named(model, tested, list(pairs))["both"]}
-    about["temperature"] = model.log_scale.exp().reciprocal().item()
-    return about, {}
-
-
-def named(model: ContrastivePair, drawn: Drawings, pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Zero-shot answers among captions of ``pairs``: right in both words, in each, and in both for each true pair."""
-    captions = [("an" if colour == "orange" else "a", colour, shape) for colour, shape in pairs]
-    chosen = torch.cat([zero_shot(model, some, captions, VOCAB) for some in centred(drawn.images).split(FEW)])
-    answers = [(pairs[number], caption[1:]) for number, caption in zip(chosen.tolist(), drawn.captions, strict=True)]
-    right = [said == true for said, true in answers]
-    by_pair: dict[str, list[bool]] = {}
-    for (_, true), answer in zip(answers, right, strict=True):
-        by_pair.setdefault(" ".join(true), []).append(answer)
-    return {
-        "both": statistics.fmean(right),
-        "interval": wilson(sum(right), len(right)),
-        "colour": statistics.fmean(said[0] == true[0] for said, true in answers),
-        "shape": statistics.fmean(said[1] == true[1] for said, true in answers),
-        "by_pair": {name: statistics.fmean(each) for name, each in sorted(by_pair.items())},
-    }
-
-
-def wilson(right: int, total: int) -> list[float]:
-    """The 95 % interval of a share, after Wilson 1927: what drawing other pictures of the same pairs would change."""
-    z, share = 1.96, right / total
-    middle, width = share + z**2 / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    return [(middle - width) / (1 + z**2 / total), (middle + width) / (1 + z**2 / total)]
-
-
-def over_pairs(runs: Sequence[dict[str, Any]], sort: str) -> list[float]:
-    """The 95 % interval of the mean over pairs, by bootstrap: what choosing other pairs of the sort would change."""
-    by_pair = [statistics.fmean(run[sort]["by_pair"][name] for run in runs) for name in runs[0][sort]["by_pair"]]
-    random = Random(0)
-    drawn = sorted(statistics.fmean(random.choices(by_pair, k=len(by_pair))) for _ in range(2_000))
-    return [drawn[50], drawn[1_949]]
+    kinds["neither"] = (down > 0) & (across > 0)
+    return {name: cosines[where].mean().item() for name, where in kinds.items()}
 
 
 def to_keep(model: nn.Module, name: str) -> dict[str, np.ndarray]:
-    """The weights in half precision, as numpy has them: those pass from one process to another as they are."""
+    """The weights in half precision, as numpy has them."""
     kept = {key: value.half() if value.is_floating_point() else value for key, value in model.state_dict().items()}
     return {f"{name}.{key}": value.numpy() for key, value in kept.items()}
 
 
-def measure(model: str, option: int, seed: int) -> Found:
-    """One model, trained and tested."""
-    about, weights = {"vit": marked, "pair": contrast}[model](option, seed)
-    print(f"{model} {option}, seed {seed}: {about['cpu_seconds']:.0f} s, {about['curve'][-1]}", flush=True)
-    return rounded(about), weights
-
-
-def side_by_side(work: Callable[..., Found], jobs: Sequence[tuple[Any, ...]], to: Path) -> list[dict[str, Any]]:
-    """What ``work`` measured for each job, two at a time; the weights to keep are written to a file."""
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        found = list(pool.map(work, *zip(*jobs, strict=True)))
-    save_file({name: value for _, kept in found for name, value in kept.items()}, to)
-    return [about for about, _ in found]
+def each(work: Callable[..., Found], jobs: list[tuple[Any, ...]], to: Path) -> list[dict[str, Any]]:
+    """What ``work`` measured for each job; the weights to keep are written to a file."""
+    runs: list[dict[str, Any]] = []
+    weights: dict[str, np.ndarray] = {}
+    for job in jobs:
+        about, kept = work(*job)
+        print(*job, f"{about['cpu_seconds']:.0f} s", about["curve"][-1], flush=True)
+        runs.append(rounded(about))
+        weights |= kept
+    save_file(weights, to)
+    return runs
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Both models with every option and seed; the weights of the first ViT are kept."""
+    """Every model with every seed; the weights of the first ViT of each task are kept."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
-    training: dict[str, Any] = {"settings": SETTINGS, "layers": LAYERS, "shared_dim": SHARED_DIM, "threads": 1}
-    training |= {"pair_patch_size": PAIR_PATCH_SIZE, "tested": TESTED, "tested_on_the_way": FEW}
-    jobs = [(model, option, seed) for model in OPTIONS for option in OPTIONS[model] for seed in SEEDS]
-    importable = importlib.import_module("recorded.images").measure  # run.py loads this file under another name
-    found = side_by_side(importable, jobs, folder / "images.safetensors")
-    runs = {model: [about for job, about in zip(jobs, found, strict=True) if job[0] == model] for model in OPTIONS}
-    groups = {size: [about for about in runs["pair"] if about["batch_size"] == size] for size in OPTIONS["pair"]}
-    intervals = {str(size): {sort: over_pairs(each, sort) for sort in SORTS} for size, each in groups.items()}
-    return {"training": training, "words": list(VOCAB.tokens), "pair_over_pairs": rounded(intervals)} | runs
+    training: dict[str, Any] = SETTINGS | {"layers": LAYERS, "patch_sizes": PATCH_SIZES, "threads": 1}
+    training |= {"tested": TESTED, "tested_on_the_way": FEW}
+    jobs = [(*job, seed) for job in JOBS for seed in SEEDS]
+    runs = each(measure, jobs, folder / "images.safetensors")
+    return {"training": training, "words": list(VOCAB.tokens), "runs": runs}

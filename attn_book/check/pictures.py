@@ -13,9 +13,9 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.vision import contrastive_loss as right_loss
 
 _PAGE = "chapters/20_pictures"
-_SPACE = (_PAGE, "Two encoders, one space")
-_SENTENCE = (_PAGE, "An image as a sentence")
-_TRAINING = (_PAGE, "A short training")
+_SPACE = (_PAGE, "Contrastive training: CLIP and SigLIP")
+_SENTENCE = (_PAGE, "Patches: an image as a sequence")
+_TRAINING = (_PAGE, "A small training run")
 
 _COLOURS = ("red", "orange", "yellow", "green", "blue")
 _SHAPES = ("circle", "square", "triangle", "star")

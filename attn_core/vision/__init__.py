@@ -3,7 +3,14 @@
 Images are floating tensors ``(B, channels, height, width)``; their R regions are square patches, row by row.
 """
 
-from attn_core.vision.contrastive import ContrastivePair, contrastive_loss, pair_loss, zero_shot
+from attn_core.vision.contrastive import (
+    ContrastivePair,
+    contrastive_loss,
+    pair_loss,
+    sigmoid_loss,
+    sigmoid_pair_loss,
+    zero_shot,
+)
 from attn_core.vision.patches import PatchEmbedding, VisionTransformer
 
 __all__ = [
@@ -12,5 +19,7 @@ __all__ = [
     "VisionTransformer",
     "contrastive_loss",
     "pair_loss",
+    "sigmoid_loss",
+    "sigmoid_pair_loss",
     "zero_shot",
 ]

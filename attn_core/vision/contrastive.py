@@ -23,25 +23,35 @@ class ContrastivePair(nn.Module):
 
     Each encoder's vector, for captions the one of the last token (<eos>), is mapped to ``shared_dim`` entries without
     a bias and brought to length 1. Logits are the cosines, divided by a learned temperature, which starts at
-    ``temperature`` and is kept from falling below .01.
+    ``temperature`` and is kept from falling below .01. ``sigmoid_loss`` needs a learned ``bias`` that is added to them.
 
     Raises:
-        ValueError: if ``shared_dim`` is below 1, or ``temperature`` not in [.01, ∞); in use, as the encoders.
+        ValueError: if ``shared_dim`` is below 1, ``temperature`` not in [.01, ∞), or ``bias`` neither None nor finite;
+            in use, as the encoders.
 
-    Source: Radford et al. 2021, sections 2.3 to 2.5.
+    Source: Radford et al. 2021, sections 2.3 to 2.5; Zhai et al. 2023 (bias).
     """
 
     def __init__(
-        self, images: VisionTransformer, texts: TransformerEncoder, *, shared_dim: int, temperature: float = 0.07
+        self,
+        images: VisionTransformer,
+        texts: TransformerEncoder,
+        *,
+        shared_dim: int,
+        temperature: float = 0.07,
+        bias: float | None = None,
     ) -> None:
         super().__init__()
         check_integer("shared_dim", shared_dim)
         if not (is_number(temperature) and math.isfinite(temperature) and temperature >= 0.01):
             raise ValueError(f"temperature: expected a finite number of at least .01, got {shown(temperature)}")
+        if bias is not None and not (is_number(bias) and math.isfinite(bias)):
+            raise ValueError(f"bias: expected None or a finite number, got {shown(bias)}")
         self.images, self.texts = images, texts
         self.image_projection = nn.Linear(images.patches.projection.out_features, shared_dim, bias=False)
         self.text_projection = nn.Linear(texts.config.model_dim, shared_dim, bias=False)
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
+        self.bias = None if bias is None else nn.Parameter(torch.tensor(float(bias)))
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Unit vectors ``(B, shared_dim)`` of ``images (B, channels, H, W)``."""
@@ -62,7 +72,8 @@ class ContrastivePair(nn.Module):
     def forward(self, images: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Logits ``(B, K)`` of each of B images with each of K texts."""
         scale = self.log_scale.clamp(max=_HIGHEST).exp()
-        return scale * self.embed_images(images) @ self.embed_texts(tokens, lengths).T
+        logits = scale * self.embed_images(images) @ self.embed_texts(tokens, lengths).T
+        return logits if self.bias is None else logits + self.bias
 
 
 @torch.no_grad()
@@ -95,6 +106,18 @@ def contrastive_loss(logits: Tensor) -> Tensor:
     return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
 
 
+def sigmoid_loss(logits: Tensor) -> Tensor:
+    """Whether each image and each text belong together, asked of every pair by itself: binary cross-entropies, in nats.
+
+    Shapes: ``logits (B, B)``, row i an image and column i its own text; returns their sum divided by B, a scalar.
+
+    Source: Zhai et al. 2023, section 3.2 (SigLIP).
+    """
+    own = torch.eye(len(logits), device=logits.device)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return functional.binary_cross_entropy_with_logits(logits, own.to(logits), reduction="sum") / len(logits)
+
+
 @needs_whole_batch
 def pair_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
     """The contrastive loss of images and their captions, times the number of pairs, and that number: for ``fit``.
@@ -103,3 +126,10 @@ def pair_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
     """
     logits = model(batch.source, batch.target_out, batch.target_lengths)
     return len(batch) * contrastive_loss(logits), len(batch)
+
+
+@needs_whole_batch
+def sigmoid_pair_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+    """As ``pair_loss``, with ``sigmoid_loss``."""
+    logits = model(batch.source, batch.target_out, batch.target_lengths)
+    return len(batch) * sigmoid_loss(logits), len(batch)

@@ -242,6 +242,11 @@ PICTURES = [
             "temperature": value}, f"temperature: expected a finite number of at least .01, got {value!r}$")
         for value in (0, NAN, INF, "0.07", True)
     ),
+    *(
+        Row(f"pair: bias {value!r}", ContrastivePair, {"images": None, "texts": None, "shared_dim": 2, "bias": value},
+            f"bias: expected None or a finite number, got {value!r}$")
+        for value in (NAN, INF, "-10", True)
+    ),
     Row("embed_texts: an empty text", lambda model, tokens, lengths: model.embed_texts(tokens, lengths),
         {"model": ContrastivePair(VisionTransformer(CONFIG, image_size=8, patch_size=4), READER, shared_dim=2),
         "tokens": ids(2, 3), "lengths": whole(0, 3)},

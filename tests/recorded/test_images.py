@@ -1,45 +1,38 @@
-"""The recorded runs on pictures at tiny sizes: everything is measured, and what is counted is counted again."""
+"""The recorded runs on images at tiny sizes: everything is measured, and what is counted is counted again."""
 
 import json
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn import functional
 
-from attn_book.corpus import COLOURS, HELD_PAIRS, SHAPES, TRAINED_PAIRS, draw_scenes
-from recorded import captions, images
+from attn_book.corpus import COLOURS, HELD_PAIRS, SHAPES, TRAINED_PAIRS, centred, draw_scenes
+from attn_core import capture_attention
+from recorded import captions, connector, contrast, hard_captions, images
 
-
-class Pool:
-    """Work one after the other, in this process, where the sizes below hold."""
-
-    def __init__(self, *about):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *about):
-        pass
-
-    map = staticmethod(map)
+TINY = {"TESTED": 20, "FEW": 10, "SEEDS": (0,)}
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    for script in (images, captions):
-        monkeypatch.setattr(script, "SEEDS", (0,))
-        for name, size in {"TESTED": 20, "FEW": 10}.items():
+    for script in (images, captions, hard_captions, contrast, connector):
+        for name, size in TINY.items():
             monkeypatch.setattr(script, name, size)
-    monkeypatch.setattr(images, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(images, "POINTS", 2)
-    monkeypatch.setattr(images, "OPTIONS", {"vit": (12,), "pair": (16,)})
-    monkeypatch.setattr(images, "LAYERS", images.LAYERS | {"num_layers": 1})
-    small = {"pictures": 32, "epochs": 2}
-    for name in ("vit", "pair"):
-        monkeypatch.setitem(images.SETTINGS, name, images.SETTINGS[name] | small)
-    monkeypatch.setattr(captions, "SETTINGS", captions.SETTINGS | small)
+    monkeypatch.setattr(images, "PICTURES", (32, 16))
+    monkeypatch.setattr(
+        images, "JOBS", [("left", "vit without positions", 32), ("framed", "vit", 32), ("framed", "cnn", 16)]
+    )
+    monkeypatch.setattr(images, "SETTINGS", images.SETTINGS | {"seen": 64, "batch_size": 32})
+    for script in (captions, hard_captions, contrast, connector):
+        small = {"pictures": 32, "epochs": 1, "batch_size": 16}
+        monkeypatch.setattr(
+            script, "SETTINGS", {name: small.get(name, value) for name, value in script.SETTINGS.items()}
+        )
+    monkeypatch.setattr(contrast, "BATCH_SIZE", 16)
+    monkeypatch.setattr(connector, "EPOCHS", dict.fromkeys(connector.EPOCHS, 1))
 
 
 def shares(value):
@@ -49,45 +42,113 @@ def shares(value):
     return [value] if isinstance(value, float) else []
 
 
+def loaded(folder, file, prefix):
+    """The weights of one model in a file of them."""
+    kept = load_file(folder / f"{file}.safetensors")
+    return {name.removeprefix(prefix): each for name, each in kept.items() if name.startswith(prefix)}
+
+
 def test_images_at_tiny_sizes(tiny, tmp_path):
     found = images.run(tmp_path)
-    assert json.dumps(found, allow_nan=False)
-    assert ": true" not in json.dumps({name: found[name] for name in ("vit", "pair")})
-    (vit,), (pair,) = found["vit"], found["pair"]
-    assert vit["trained"].keys() == vit["held"].keys() >= {"colour", "shape", "share_of_area", "on_object", "painted"}
-    assert vit["trained"]["on_object"].keys() == {"layer_1", "rollout"}
+    assert json.dumps(found, allow_nan=False) and ": true" not in json.dumps(found["runs"])
+    bag, vit, cnn = found["runs"]
+    assert [(run["task"], run["kind"], run["pictures"]) for run in found["runs"]] == images.JOBS
+    assert [run["steps"] for run in found["runs"]] == [2, 2, 4]
+    assert bag["trained"].keys() == {"colour", "shape", "both", "second", "shuffled"}
+    assert vit["trained"].keys() == vit["held"].keys() >= {"shuffled", "share_of_area", "on_object", "painted"}
+    assert vit["trained"]["on_object"].keys() == {"layer_1", "layer_2", "rollout"}
     assert vit["trained"]["painted"].keys() == {"own", "others", "most_attended", "most_attended_others"}
-    assert [point["step"] for point in vit["curve"]] == [1.0, 2.0] and len(vit["losses"]) == 2
-    assert set(vit["positions"]["steps"]) == {str(n) for n in range(1, 7)}
-    assert all(
-        0 <= share <= 1 for name in ("trained", "held") for share in shares([vit, pair][0][name]) + shares(pair[name])
-    )
-    for name, pairs in (("trained", TRAINED_PAIRS), ("held", HELD_PAIRS)):
-        assert set(pair[name]["by_pair"]) <= {" ".join(each) for each in pairs}
-        assert pair[name]["among_own"] >= pair[name]["both"]
-        assert pair[name]["interval"][0] <= pair[name]["both"] <= pair[name]["interval"][1]
-    low, high = found["pair_over_pairs"]["16"]["held"]
-    assert low <= sum(pair["held"]["by_pair"].values()) / len(pair["held"]["by_pair"]) <= high
-    kept = load_file(tmp_path / "images.safetensors")
-    model = images.vit(12)
-    model.load_state_dict({name.removeprefix("vit."): value for name, value in kept.items()})
-    assert all(value.dtype == torch.float16 for value in kept.values())
+    assert vit["positions"].keys() == {"same_row", "same_column", "neither"} and "positions" not in cnn
+    for run in found["runs"]:
+        assert all(-1e-6 <= share <= 1 + 1e-6 for sort in images.SORTS for share in shares(run[sort]))
+    images.classifier("framed", "vit").load_state_dict(loaded(tmp_path, "images", "framed."))
+
+
+def test_without_positions_exchanged_objects_change_nothing():
+    """What the ceiling of one half rests on: the same bag of patches, the same answer."""
+    torch.manual_seed(0)
+    model, drawn = images.classifier("left", "vit without positions").eval(), draw_scenes(8)
+    pictures = centred(drawn.images)
+    with torch.no_grad():
+        torch.testing.assert_close(model(images.shuffle(pictures, 12)), model(pictures), atol=1e-4, rtol=1e-4)
+        assert (model(images.shuffle(pictures, 8)) - model(pictures)).abs().max() > 1e-2  # cut objects are another bag
+
+
+def test_the_second_object_is_counted():
+    drawn = draw_scenes(40)
+    words = torch.tensor([images.VOCAB.encode(caption[-2:]) for caption in drawn.captions])
+
+    def second(pictures):
+        return functional.one_hot(words[: len(pictures)], len(images.VOCAB))
+
+    found = images.answered(second, drawn, torch.zeros(40, 3, 48, 48))
+    assert found["second"] == 1.0 and found["both"] == 0.0
+
+
+def test_contrast_at_tiny_sizes(tiny, tmp_path):
+    found = contrast.run(tmp_path)
+    assert json.dumps(found, allow_nan=False)
+    assert [run["loss"] for run in found["runs"]] == ["softmax", "sigmoid"]
+    assert [run["bias"] == 0.0 for run in found["runs"]] == [True, False]
+
+
+def test_a_perfect_pair_retrieves_everything():
+    """A model whose vectors are the words themselves."""
+
+    class Perfect:
+        def embed_texts(self, tokens, lengths):
+            return functional.one_hot(tokens[:, 1:3], len(contrast.VOCAB)).sum(1).float()
+
+        def embed_images(self, pictures):
+            return self.embed_texts(shown.pop(0), None)
+
+    drawn = draw_scenes(30, objects=1)
+    shown = [torch.tensor([contrast.VOCAB.encode(caption) for caption in drawn.captions])]
+    assert contrast.retrieved(Perfect(), drawn) == dict.fromkeys(("both", "colour", "shape", "pictures"), 1.0)
 
 
 def test_captions_at_tiny_sizes(tiny, tmp_path):
     found = captions.run(tmp_path)
-    assert ": true" not in json.dumps(found, allow_nan=False)
+    assert json.dumps(found, allow_nan=False) and ": true" not in json.dumps(found["runs"])
     assert [run["kind"] for run in found["runs"]] == ["hard", "soft"]
-    for run in found["runs"]:
+    warm = hard_captions.run(tmp_path)
+    for run in (*found["runs"], warm["start"], *warm["runs"]):
         for name in ("trained", "held"):
             assert set(run[name]) == {"exact", "alignment_error", "on_object", "article_on_object", "words"}
             assert set(run[name]["words"]) == {"colour", "shape", "relation", "shape_after_another_colour"}
             assert all(0 <= share <= 1 for share in shares(run[name]))
             assert found["guesses"][name]["any_named_object"] < found["guesses"][name]["any_region"] < 1
-    hard = found["runs"][0]["trained"]  # all of a word's weight lies on one region
-    assert hard["on_object"] == pytest.approx(1 - hard["alignment_error"], abs=1e-3)
-    kept = load_file(tmp_path / "captions.safetensors")
-    captions.captioner("soft").load_state_dict({name.removeprefix("captioner."): each for name, each in kept.items()})
+    for run in (found["runs"][0], *warm["runs"]):  # all of a word's weight lies on one region
+        assert run["trained"]["on_object"] == pytest.approx(1 - run["trained"]["alignment_error"], abs=1e-3)
+    captions.captioner("soft").load_state_dict(loaded(tmp_path, "captions", "captioner."))
+    captions.captioner("hard").load_state_dict(loaded(tmp_path, "hard_captions", "hard."))
+
+
+def test_connector_at_tiny_sizes(tiny, tmp_path):
+    contrast.run(tmp_path)
+    found = connector.run(tmp_path)
+    assert json.dumps(found, allow_nan=False) and ": true" not in json.dumps(found["runs"])
+    assert [run["kind"] for run in found["runs"]] == ["text", "connector", *connector.KINDS]
+    model = connector.Describer(connector.eye(tmp_path), connector.writer())
+    left_out = model.load_state_dict(loaded(tmp_path, "connector", "describer."), strict=False)
+    assert not left_out.unexpected_keys and all(name.startswith("eye.") for name in left_out.missing_keys)
+
+
+def test_the_patches_see_all_or_what_is_before_them():
+    """The logits of the text change with the order of the patches only through the mask and the positions."""
+    torch.manual_seed(0)
+    model = connector.Describer(images.vit(12), connector.writer()).eval()
+    pictures, tokens = centred(draw_scenes(2).images), torch.tensor([[1, 5, 9], [1, 6, 7]])
+    with torch.no_grad(), capture_attention(model.writer) as causal:
+        model(pictures, None, tokens)
+    model.patches_see_all = True
+    with torch.no_grad(), capture_attention(model.writer) as full:
+        model(pictures, None, tokens)
+    for maps, later in ((causal, 0), (full, 16 * 15 // 2)):
+        (weights,) = next(iter(maps.values()))
+        seen = weights[0, 0] > 0
+        assert seen[16:].tolist() == [[True] * (17 + row) + [False] * (2 - row) for row in range(3)]
+        assert int(seen[:16, :16].triu(1).sum()) == later and not seen[:16, 16:].any()
 
 
 def test_another_colour_makes_pairs_that_were_trained():
@@ -114,13 +175,6 @@ def test_the_weight_on_an_object_is_that_of_all_its_regions(monkeypatch):
     assert found["on_object"] == pytest.approx(1 - captions.guesses(drawn)["any_region"])
 
 
-def test_a_picture_is_also_asked_about_the_pairs_of_its_own_sort(tiny, monkeypatch):
-    asked, named = [], images.named
-    monkeypatch.setattr(images, "named", lambda model, drawn, pairs: asked.append(pairs) or named(model, drawn, pairs))
-    images.contrast(16, 0)
-    assert asked[-4:] == [images.EVERY_PAIR, list(TRAINED_PAIRS), images.EVERY_PAIR, list(HELD_PAIRS)]
-
-
 def test_a_guess_is_as_wrong_as_chance_makes_it():
     """Guessing often, at random."""
     drawn = draw_scenes(300)
@@ -139,18 +193,9 @@ def test_a_guess_is_as_wrong_as_chance_makes_it():
         assert sum(wrong[name]) / len(wrong[name]) == pytest.approx(expected, abs=0.05)
 
 
-def test_the_interval_is_where_the_normal_one_of_the_share_just_reaches():
-    low, high = images.wilson(45, 50)
-    for edge in (low, high):
-        assert abs(0.9 - edge) == pytest.approx(1.96 * (edge * (1 - edge) / 50) ** 0.5)
-    assert images.wilson(50, 50)[1] == pytest.approx(1.0) and images.wilson(0, 50)[0] == pytest.approx(0.0)
-
-
 def test_alike_finds_rows_and_columns():
     """Vectors of rows alone: those of one row are the same."""
     rows = torch.eye(4)[torch.arange(16) // 4]
     found = images.alike(rows)
     assert found["same_row"] == pytest.approx(1.0) and found["same_column"] == pytest.approx(-1 / 3)
-    assert found["steps"]["1"] == pytest.approx((1 - 1 / 3) / 2) and set(found["steps"]) == {
-        str(n) for n in range(1, 7)
-    }
+    assert set(found) == {"same_row", "same_column", "neither"}

@@ -7,7 +7,15 @@ import torch
 
 from attn_core.data import Batch, Vocab
 from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.vision import ContrastivePair, VisionTransformer, contrastive_loss, pair_loss, zero_shot
+from attn_core.vision import (
+    ContrastivePair,
+    VisionTransformer,
+    contrastive_loss,
+    pair_loss,
+    sigmoid_loss,
+    sigmoid_pair_loss,
+    zero_shot,
+)
 
 TOKENS = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0], [5, 5, 2, 0]])
 LENGTHS = torch.tensor([4, 2, 3])
@@ -39,6 +47,22 @@ def by_loops(logits):
 def test_the_loss_is_that_of_a_double_loop(count):
     logits = 3 * torch.randn(count, count, dtype=torch.float64)
     assert contrastive_loss(logits).item() == pytest.approx(by_loops(logits.tolist()), abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_the_sigmoid_loss_asks_of_each_pair_by_itself(count):
+    logits = 3 * torch.randn(count, count, dtype=torch.float64)
+    own = [[1 if i == j else -1 for j in range(count)] for i in range(count)]
+    total = sum(math.log1p(math.exp(-own[i][j] * logits[i][j])) for i in range(count) for j in range(count))
+    assert sigmoid_loss(logits).item() == pytest.approx(total / count, abs=1e-12)
+    assert sigmoid_loss(logits.bfloat16()).dtype == torch.float32
+
+
+def test_a_bias_is_added_and_learned():
+    plain, model = build(temperature=0.2), build(temperature=0.2, bias=-10.0)
+    torch.testing.assert_close(model(images(), TOKENS, LENGTHS), plain(images(), TOKENS, LENGTHS) - 10)
+    sigmoid_loss(model(images(), TOKENS, LENGTHS)).backward()
+    assert model.bias.grad.item() < 0 and plain.bias is None  # own pairs are called unlikely: the bias has to rise
 
 
 def test_the_loss_of_two_sides_that_differ():
@@ -98,6 +122,10 @@ def test_a_batch_of_pictures_has_the_loss_of_its_captions():
     expected = by_loops(model(images(), TOKENS, LENGTHS).tolist())
     loss, count = pair_loss(model, batch)
     assert loss.item() == pytest.approx(3 * expected, rel=1e-5) and count == 3
+    loss, count = sigmoid_pair_loss(model, batch)
+    expected = sigmoid_loss(model(images(), TOKENS, LENGTHS)).item()
+    assert loss.item() == pytest.approx(3 * expected, rel=1e-5) and count == 3
+    assert pair_loss.needs_whole_batch and sigmoid_pair_loss.needs_whole_batch
 
 
 def test_other_texts_than_images_can_be_compared():
