@@ -84,10 +84,8 @@ SOURCES = {
     "20_pictures": {
         "1.3": "Dosovitskiy et al. 2021, section 4.1: ImageNet, in millions",
         "1.5": "LLaVA-1.5",
-        "17": "what the convolutions of attn_book/captioner.py see together",
         "32,768": "Radford et al. 2021, section 2.5",
         "336": "Liu et al. 2024, Improved Baselines with Visual Instruction Tuning, section 3.3",
-        "768": "Dosovitskiy et al. 2021, table 1",
     },
     "19_next_word": {"0.95": "Holtzman et al. 2020, table 1"},
     "errata": {"600": "what d2l's load_data_nmt reads unless told otherwise"},
