@@ -87,6 +87,7 @@ def test_the_race_sweeps_rates_and_repeats_the_best(monkeypatch):
     monkeypatch.setattr(recurrent, "SIZES", {"recall": (4,), "copy": (4,)})
     monkeypatch.setattr(race, "KINDS", ("window",))
     monkeypatch.setattr(race, "SEEDS", (0, 1))
+    monkeypatch.setattr(race, "RATES", recurrent.RATES[:2])
     monkeypatch.setattr(race, "TASKS", ("recall", "copy"))
     runs = race.run(None)["runs"]
     assert [(run["task"], run["seed"]) for run in runs] == [(t, s) for t in race.TASKS for s in (0, 0, 1)]
