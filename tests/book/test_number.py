@@ -34,10 +34,10 @@ def test_an_inserted_chapter_moves_those_behind_it():
     chapters = [{"file": f"chapters/{stem}"} for stem in ("01_a", "00_new", "02_b")]
     names = number.renamed({"parts": [{"numbered": True, "chapters": chapters}, {"chapters": [{"file": "glossary"}]}]})
     assert names == {"01_a": "01_a", "00_new": "02_new", "02_b": "03_b"}
-    text = "[Chapter 2](02_b) and [chapter 0](chapters/00_new), but 02_bc; quizzes/02_b.json"
+    text = "[Chapter 2](02_b), [2](02_b) and [chapter 0](chapters/00_new), but 02_bc; quizzes/02_b.json"
     assert (
         number.numbered(text, names)
-        == "[Chapter 3](03_b) and [chapter 2](chapters/02_new), but 02_bc; quizzes/03_b.json"
+        == "[Chapter 3](03_b), [3](03_b) and [chapter 2](chapters/02_new), but 02_bc; quizzes/03_b.json"
     )
 
 

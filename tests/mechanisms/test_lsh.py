@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attn_core import MultiHeadAttention, attention, device, masks
 from attn_core.mechanisms import lsh
@@ -284,3 +285,12 @@ plain = LSHAttention()
 def test_wrong_input_is_named(call, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
+
+
+def test_what_is_drawn_while_pytorch_traces_is_not_kept():
+    layer = LSHAttention(bucket_size=8, seed=71)
+    with FakeTensorMode(), pytest.raises(RuntimeError, match="numpy"):  # it says so instead
+        x = torch.empty(1, 1, 40, 6)
+        layer(x, x, x)
+    x = torch.randn(1, 1, 40, 6)
+    assert layer(x, x, x).isfinite().all()
