@@ -20,6 +20,7 @@ NOT_QUOTED = [
     r"\$[^$]*\$",
     r"\{[a-z:]+\}`[^`]*`",  # citations, references, terms
     r"``.*?``|`[^`]*`",
+    r"\[\d+\]\([^)]*\)",  # a chapter, named by its number alone
     r"(?<=\])\([^)]*\)",  # where a link leads
     r"^:[\w-]+:.*$|^```.*$|^:::.*$",  # options of a figure or an exercise
     r"<!--.*?-->",
@@ -174,7 +175,7 @@ def page(prose, code="x = 5_000", printed="0.953\n12.4 BLEU"):
     [
         "It errs in 95 % of cases, or 95.3 %, or .95.",
         "After 5,000 steps, 12.4 points; about 13 of them",
-        "In chapter 17, section 3.25, of 2017, on 12 words.",
+        "In chapter 17, section 3.25, of 2017, on 12 words; [18](18_pretraining.ipynb) has more.",
         "Let $n = 4711$ and `n = 4712`, see [this](https://example.org/4713) and {cite:p}`some4714`.",
         "```{math}\n4711\n```\nThen.",
     ],
