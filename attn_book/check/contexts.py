@@ -13,7 +13,7 @@ from attn_book.context import blend
 
 _PAGE = "chapters/17_context"
 _FORMULA = (_PAGE, "Adding a context to queries and keys")
-_GATES = (_PAGE, "Gates")
+_GATES = (_PAGE, "Gated contexts")
 _GLOBAL = (_PAGE, "Global and deep contexts")
 _HIERARCHY = (_PAGE, "Hierarchical attention")
 _DECODER = (_PAGE, "Contexts in a decoder")

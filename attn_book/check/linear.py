@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/14_linear"
-_BRACKETS = (_PAGE, "Moving the brackets")
+_BRACKETS = (_PAGE, "Linear attention: moving the brackets")
 _OTHER = (_PAGE, "Features: elu + 1")
 _STATE = (_PAGE, "A recurrent network")
 

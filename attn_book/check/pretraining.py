@@ -10,7 +10,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _HIDDEN = ("chapters/18_pretraining", "What to put in the place of a masked word")
-_TASK = ("chapters/18_pretraining", "A task made from plain text")
+_TASK = ("chapters/18_pretraining", "Masked language modelling: a task made from plain text")
 
 
 # Words that are hidden.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_WORK = ("chapters/16_long_context", "Who works when")
+_WORK = ("chapters/16_long_context", "Balancing the work: contiguous and striped order")
 
 
 def _cases(draw: Inputs) -> Iterator[Case]:

@@ -72,6 +72,7 @@ SOURCES = {
         "11.6": "Yuan et al. 2025, section 5.2, at 64k tokens",
         "6.5": "Lu et al. 2025, section 3.4, at 1M tokens",
     },
+    "14_linear": {"800": "in millions: (e^16 - 1) / 0.01, the formula beside it"},
     "16_long_context": {
         "1.65": "Brandon et al. 2023, abstract",
         "13": "Modarressi et al. 2025, abstract",
