@@ -15,7 +15,7 @@ from attn_core.vision import contrastive_loss as right_loss
 _PAGE = "chapters/20_pictures"
 _SPACE = (_PAGE, "Contrastive training: CLIP and SigLIP")
 _SENTENCE = (_PAGE, "Patches: an image as a sequence")
-_TRAINING = (_PAGE, "A small training run")
+_TRAINING = (_PAGE, "Training a small CLIP")
 
 _COLOURS = ("red", "orange", "yellow", "green", "blue")
 _SHAPES = ("circle", "square", "triangle", "star")
