@@ -40,6 +40,7 @@ SOURCES = {
         "15": "the sets of four heads but the empty one, 2^4 - 1",
         "24,000": "the training set of corpus(), on which recorded/heads.py trains",
     },
+    "06_positions": {"27": "Buckets of recorded/positions.py: 8 * 4**(7/8), rounded up"},
     "07_transformer": {
         "213": "Vaswani et al. 2017, table 3",
         "24,000": "the training set of corpus(), on which recorded/architectures.py trains",
