@@ -13,7 +13,10 @@ PYTORCH = (
     *("torch scaled_dot_product_attention", "torch nn.MultiheadAttention", "fused kernel, four linear layers"),
     *("compiled FlexAttention", "gathered, then torch"),
 )
-OURS = ("attention", "explicit", "without a cache", "KVCache and attention")
+OURS = (
+    *("attention", "explicit", "without a cache", "KVCache and attention"),
+    *("generate, one batch", "generate, one by one"),
+)
 _SDPA, _LLAMA = "torch scaled_dot_product_attention", "transformers LlamaForCausalLM"
 _WINDOW = "LongformerAttention", "compiled FlexAttention"
 _LAYER = "MultiHeadAttention", "torch nn.MultiheadAttention"
