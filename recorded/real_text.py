@@ -41,7 +41,7 @@ from recorded.bahdanau import rounded
 SEEDS = (0, 1, 2)
 STARTS = ("all", "few", "scratch")
 SHORTEST, LONGEST = 5, 14
-"""Words and marks of a sentence."""
+"""Words and marks of a sentence; it is a statement, which ends with a full stop."""
 BATCH_SIZE = 64
 PROCESSES = 2
 TEXTS = (

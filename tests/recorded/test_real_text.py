@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 
 from attn_book import tatoeba
 from attn_book.corpus import paragraph_corpus
@@ -16,14 +15,18 @@ TINY = real_text.Plan(paragraphs=0, held=30, tested=20, epochs=1, growing=0, lab
 def world(monkeypatch):
     told = paragraph_corpus(train=150, valid=0, test=0).train
     rows = [(" ".join(pair.source), "") for story in told for pair in story.sentences]
-    monkeypatch.setattr(tatoeba, "lines", lambda: [(text.replace(" .", " !"), "") for text, _ in rows[:9]] + rows)
+    monkeypatch.setattr(tatoeba, "lines", lambda: [(text.replace(" ", " , ", 1), "") for text, _ in rows[:9]] + rows)
     return real_text.World(TINY)
 
 
 def test_nothing_that_is_asked_was_read(world):
-    parts = {name: {" ".join(words[:-1]) for words in found} for name, found in world.sentences.items()}
+    parts = {
+        name: [tuple(word for word in words if word.isalnum()) for words in found]
+        for name, found in world.sentences.items()
+    }
     assert len(parts["valid"]) == len(parts["test"]) == 30 and len(parts["train"]) > 100
-    assert parts["valid"].isdisjoint(parts["train"] | parts["test"]) and parts["test"].isdisjoint(parts["train"])
+    together = [words for found in parts.values() for words in found]
+    assert len(together) == len(set(together))
 
 
 def test_twins_have_the_same_pieces(world):
@@ -55,4 +58,3 @@ def test_a_tiny_run(world, monkeypatch):
     assert all(len(best) == 5 for best in runs["all"]["guesses"].values())
     bare = real_text.baselines(world)
     assert 0 < bare["neighbours"] < 1 and bare["by_frequency"] > 0
-    assert torch.is_grad_enabled()
