@@ -181,24 +181,15 @@ def guesses(model: MaskedLanguageModel, world: World) -> dict[str, list[tuple[st
 def measure(start: str, seed: int, plan: Plan) -> dict[str, Any]:
     """One start: pretrained or not, then tuned, and frozen, with all numbers of labels."""
     world = World(plan)
-    result: dict[str, Any] = {"start": start, "seed": seed, "tuning": []}
+    result: dict[str, Any] = {"start": start, "seed": seed}
     encoder: SegmentEncoder = transfer.new_encoder(world, seed)
     if start != "scratch":
         model, result["pretraining"] = pretrained(start, seed, world)
         encoder = model.encoder
         if seed == SEEDS[0]:
             result["guesses"] = guesses(model.eval(), world)
-    encoder.eval()
-    for task, parts in world.tasks.items():
-        vectors = {part: transfer.features(encoder, texts, world.vocab) for part, texts in parts.items()}
-        for labels in plan.labels:
-            torch.manual_seed(seed)
-            found = [("tuned", transfer.tuned(encoder, parts, labels, world, seed))]
-            for weights in vectors["train"]:
-                torch.manual_seed(seed)
-                of_part = {part: x[weights] for part, x in vectors.items()}
-                found.append((weights, transfer.head_on(of_part, parts, labels)))
-            result["tuning"] += [{"task": task, "weights": weights} | one for weights, one in found]
+    parts = world.tasks["order"]
+    result["tuning"] = transfer.with_labels(encoder.eval(), "order", parts, list(plan.labels), world, seed)
     print(rounded(result), flush=True)
     return rounded(result)
 

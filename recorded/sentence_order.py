@@ -59,18 +59,12 @@ def pretrained(seed: int, world: transfer.World) -> tuple[NextSentenceModel, lis
 def measure(seed: int, world: transfer.World) -> dict[str, Any]:
     """One seed: pretrained, then tuned, and frozen, with all numbers of labels."""
     model, curve = pretrained(seed, world)
-    encoder, tuning = model.encoder.eval(), []
-    for task in ("sense", "order"):
-        texts = world.tasks[task]
-        vectors = {part: transfer.features(encoder, each, world.vocab) for part, each in texts.items()}
-        for labels in world.plan.labels:
-            torch.manual_seed(seed)
-            found = [("tuned", transfer.tuned(encoder, texts, labels, world, seed))]
-            for weights in vectors["train"]:
-                torch.manual_seed(seed)
-                of_part = {part: x[weights] for part, x in vectors.items()}
-                found.append((weights, transfer.head_on(of_part, texts, labels)))
-            tuning += [{"task": task, "weights": weights} | one for weights, one in found]
+    encoder = model.encoder.eval()
+    tuning = [
+        one
+        for task in ("sense", "order")
+        for one in transfer.with_labels(encoder, task, world.tasks[task], list(world.plan.labels), world, seed)
+    ]
     print(seed, rounded(curve[-1]), flush=True)
     return rounded({"seed": seed, "curve": curve, "tuning": tuning})
 

@@ -216,6 +216,22 @@ def share_right(logits: Tensor, texts: list[Text]) -> float:
     return (logits.argmax(-1) == torch.tensor([text.label for text in texts])).float().mean().item()
 
 
+def with_labels(
+    encoder: SegmentEncoder, task: str, parts: dict[str, list[Text]], counts: Sequence[int], world: World, seed: int
+) -> list[dict[str, Any]]:
+    """What is learned from so many labels: by the whole model, and by a head on what the encoder makes of each text."""
+    found: list[dict[str, Any]] = []
+    frozen = {part: features(encoder, texts, world.vocab) for part, texts in parts.items()}
+    for labels in counts:
+        torch.manual_seed(seed)
+        found.append({"task": task, "weights": "tuned"} | tuned(encoder, parts, labels, world, seed))
+        for weights in frozen["train"]:
+            torch.manual_seed(seed)
+            on_head = head_on({part: x[weights] for part, x in frozen.items()}, parts, labels)
+            found.append({"task": task, "weights": weights} | on_head)
+    return found
+
+
 def measure(start: str, seed: int, plan: Plan, folder: Path) -> dict[str, Any]:
     """One start: pretrained or not, then tuned, and frozen, with all numbers of labels."""
     world = World(plan)
@@ -226,15 +242,7 @@ def measure(start: str, seed: int, plan: Plan, folder: Path) -> dict[str, Any]:
         if start == "masked" and seed == SEEDS[0]:
             save_file({name: x.half() for name, x in model.state_dict().items()}, folder / "transfer.safetensors")
     for task, parts in world.tasks.items():
-        encoder.eval()
-        frozen = {part: features(encoder, texts, world.vocab) for part, texts in parts.items()}
-        for labels in world.counts(task):
-            torch.manual_seed(seed)
-            found = [("tuned", tuned(encoder, parts, labels, world, seed))]
-            for weights in frozen["train"]:
-                torch.manual_seed(seed)
-                found.append((weights, head_on({part: x[weights] for part, x in frozen.items()}, parts, labels)))
-            result["tuning"] += [{"task": task, "weights": weights} | one for weights, one in found]
+        result["tuning"] += with_labels(encoder.eval(), task, parts, world.counts(task), world, seed)
         print(start, seed, [one for one in rounded(result["tuning"]) if one["task"] == task], flush=True)
     return rounded(result)
 
