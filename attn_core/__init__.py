@@ -45,7 +45,7 @@ from attn_core.mechanisms.sink import SinkAttention
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.multi_head import MultiHeadAttention
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "AdditiveAttention",
