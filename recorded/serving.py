@@ -87,7 +87,7 @@ def prefixes(model: LanguageModel, text: list[int], seed: int) -> dict[str, Any]
 
 
 def speculation(model: LanguageModel, text: list[int], seed: int) -> list[dict[str, Any]]:
-    """Prompt look-up on a text that repeats its prompt, and on one that does not."""
+    """Prompt lookup on a text that repeats its prompt, and on one that does not."""
     draw, found = random.Random(seed), []
     (once,) = pieces(text, 1, 60, draw)
     prompts = {"repeating": once * 2 + once[:8], "new": pieces(text, 1, 60, draw)[0]}

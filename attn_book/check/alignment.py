@@ -12,9 +12,9 @@ from attn_book.alignment import alignment_error as right_error
 from attn_book.alignment import true_sources
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_TRAIN = ("chapters/02_bahdanau", "Train it")
+_TRAIN = ("chapters/02_bahdanau", "Training with teacher forcing")
 _LINKS = ("chapters/02_bahdanau", "Sentences whose alignment is known")
-_PEOPLE = ("chapters/03_luong", "Sentences that people wrote")
+_PEOPLE = ("chapters/03_luong", "Real sentences from Tatoeba")
 
 Links = list[tuple[int, int]]
 Pairs = list[tuple[str, str]]

@@ -19,7 +19,7 @@ _BEND = (_POOLING, "Without a nonlinearity, the query cancels")
 _GROWS = (_POOLING, "How scores grow with the dimension")
 _PADDING = (_BAHDANAU, "Why padding must not be read")
 _AGAIN = (_BAHDANAU, "Bahdanau's attention: a new context vector at every step")
-_HAND = (_BAHDANAU, "By hand")
+_HAND = (_BAHDANAU, "Writing the decoder")
 _WINDOW = (_LUONG, "A window on the source")
 
 

@@ -14,7 +14,7 @@ from attn_core.mechanisms.online import OnlineSoftmax
 
 _PAGE = "chapters/10_flash"
 _TILES = (_PAGE, "Tiles")
-_SKIP = (_PAGE, "What is hidden can be skipped")
+_SKIP = (_PAGE, "Skipping masked tiles")
 
 
 # Attention through a window.

@@ -12,7 +12,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/10_flash"
 _ONCE = (_PAGE, "The softmax in one pass")
-_OUTPUT = (_PAGE, "The output too")
+_OUTPUT = (_PAGE, "Rescaling the output")
 
 
 # The sum of a softmax, tile by tile.
