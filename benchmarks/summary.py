@@ -93,7 +93,7 @@ def table(found: list[Ratio]) -> str:
     Raises:
         ValueError: if one of them was not recorded.
     """
-    lines = ["| what | ours | beside | times as fast |", "|---|---|---|--:|"]
+    lines = ["| what | ours | compared with | times as fast |", "|---|---|---|--:|"]
     recorded = {(one.case, one.trial, one.ours, one.peer): one for one in found}
     for what, key in SHOWN.items():
         if key not in recorded:
