@@ -63,7 +63,7 @@ def a_python(version):
     """A script that behaves as a Python of some version, which makes environments of stand-ins that log their use."""
     return f"""
 if [ "$1" = -c ]; then
-    exec {sys.executable} -c 'import sys; sys.version_info = {version}; exec(sys.argv[1])' "$2"
+    exec '{sys.executable}' -c 'import sys; sys.version_info = {version}; exec(sys.argv[1])' "$2"
 fi
 echo "$@" >>asked
 if [ "$2" = venv ]; then
