@@ -86,16 +86,17 @@ class BlockSelection(Mechanism):
             raise ValueError("bias: expected None, got one; keys in blocks that are not chosen have no scores")
         q, k = (x.to(accum_dtype(call.q)) for x in call[:2])
         queries, keys = q.shape[2], k.shape[2]
-        shown = self._places(call) < keys
+        shown = self._shown(call)
         number = shown.sum(3)
-        means = (self._cut(k) * shown[..., None]).sum(3) / number.clamp(min=1)[..., None]
+        means = (self._cut(k) * shown[..., None]).sum(3) / number[..., None]  # NaN without a key: masked below
         position = torch.arange(keys - queries, keys, device=q.device)[:, None]
         own, block = position // self.block_size, torch.arange(means.shape[2], device=q.device)
-        near = (block > own - self.local) if call.causal else (block > own - self.local) & (block <= own)
+        before = own - block
+        near = before < self.local if call.causal else (before < self.local) & (before >= 0)
         scores = (q * call.scale).unflatten(1, (k.shape[1], -1)) @ means[:, :, None].mT
         scores = scores.masked_fill_(near | (number == 0)[:, :, None, None], -math.inf)
         best = scores.softmax(-1).sum(2).topk(min(self.selected, len(block)), dim=-1)
-        nearest = (own - block[: self.local]).expand(*best.indices.shape[:3], -1)
+        nearest = before[:, : self.local].expand(*best.indices.shape[:3], -1)  # own, own − 1, and so on
         blocks, exist = torch.cat((nearest, best.indices), 3), torch.cat((nearest >= 0, best.values > 0), 3)
         last = position if call.causal else torch.full_like(position, keys - 1)
         return blocks.clamp_(min=0), last.where(exist, -1)
@@ -108,7 +109,9 @@ class BlockSelection(Mechanism):
             if q.numel() == 0 or v.numel() == 0:
                 return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())).to(call.q.dtype)
             grouped = (q * call.scale).unflatten(1, (k.shape[1], -1)).transpose(2, 3)
-            places = self._places(call).expand(len(k), k.shape[1], -1, -1).flatten(0, 1)
+            shown = self._shown(call).expand(-1, k.shape[1], -1, -1).flatten(0, 1)
+            places = torch.arange(shown[0].numel(), device=q.device).view(shown.shape[1:])
+            places = places.where(shown, k.shape[2])  # out of sight where a key is hidden
             pairs = _sort(blocks.flatten(0, 1), last.flatten(0, 1), places, grouped.shape[3])
             out = _Selected.apply(grouped.flatten(0, 2), *(self._cut(x).flatten(0, 2) for x in (k, v)), pairs)
         return out.view(*grouped.shape[:4], -1).transpose(2, 3).flatten(1, 2).to(call.q.dtype)
@@ -123,14 +126,10 @@ class BlockSelection(Mechanism):
         seen = seen.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1)
         return weigh(call._replace(mask=seen if call.mask is None else call.mask & seen))
 
-    def _places(self, call: Call) -> Tensor:
-        """The position of each key, ``(B or 1, 1, blocks, block_size)``: S or more where it is hidden or missing."""
-        keys, size = call.k.shape[2], self.block_size
-        places = torch.arange(-(-keys // size) * size, device=call.q.device)[None]
-        if call.mask is not None:
-            shown = call.mask.broadcast_to(call.q.shape[0], 1, 1, keys)[:, 0, 0]
-            places = places.where(functional.pad(shown, (0, -keys % size)), keys)
-        return places.unflatten(1, (-(-keys // size), size))[:, None]
+    def _shown(self, call: Call) -> Tensor:
+        """Which keys the mask shows, ``(B, 1, blocks, block_size)``: none beyond the last."""
+        mask = torch.ones((), dtype=torch.bool, device=call.q.device) if call.mask is None else call.mask
+        return self._cut(mask.expand(len(call.q), 1, 1, call.k.shape[2]).mT).squeeze(4)
 
     def _cut(self, x: Tensor) -> Tensor:
         """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""
