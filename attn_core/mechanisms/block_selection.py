@@ -1,12 +1,14 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-The fast path turns the choice around. The pairs of a query and a block that it chose are sorted by block and cut into
-chunks of one block each, so that a chunk is one product of many queries with one block of keys. Every block's last
-chunk is filled up: how many chunks there can be then follows from shapes, and no number has to be read.
+On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path turns the choice around. The pairs of a query
+and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one product of
+many queries with one block of keys. Every block's last chunk is filled up: how many chunks there can be then follows
+from shapes, and no number has to be read.
 """
 
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +27,8 @@ LOWEST = torch.finfo(torch.float32).min
 """The score of a hidden key: finite, so that a row of them has no NaN."""
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
+TRITON = find_spec("triton") is not None
+"""Whether there is something to compile the kernels for CUDA with."""
 
 
 def block_selection_plain(q: Tensor, k: Tensor, v: Tensor, *, block_size: int, selected: int, local: int) -> Tensor:
@@ -59,7 +63,9 @@ class BlockSelection(Mechanism):
     found: where the keys of a block cancel out, it is not chosen, however high one of them would score.
 
     Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, which
-    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys.
+    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys. On CUDA, kernels
+    attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
+    gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
 
     Raises:
         ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
@@ -102,9 +108,13 @@ class BlockSelection(Mechanism):
         return blocks.clamp_(min=0), last.where(exist, -1)
 
     def attend(self, call: Call) -> Tensor:
-        """Attend as the class says, chunk by chunk."""
+        """Attend as the class says: in kernels, or chunk by chunk."""
         with without_autocast(call.q):
             blocks, last = self.choose(call)
+            if _has_kernel(call):
+                from attn_core.mechanisms.block_selection_triton import attend_to_blocks  # triton may be absent
+
+                return attend_to_blocks(call, blocks, last, self.block_size)
             q, k, v = (x.to(accum_dtype(call.q)) for x in call[:3])
             if q.numel() == 0 or v.numel() == 0:
                 return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())).to(call.q.dtype)
@@ -135,6 +145,13 @@ class BlockSelection(Mechanism):
         """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""
         size, count = self.block_size, -(-x.shape[2] // self.block_size)
         return functional.pad(x, (0, 0, 0, count * size - x.shape[2])).unflatten(2, (count, size))
+
+
+def _has_kernel(call: Call) -> bool:
+    """Whether the call goes to ``block_selection_triton``, as the class says; one without any entry does not."""
+    q, v = call.q, call.v
+    fits = q.dtype.itemsize <= 4 and max(q.shape[3], v.shape[3]) <= 256 and min(q.numel(), v.numel()) > 0
+    return q.device.type == "cuda" and TRITON and fits
 
 
 class _Pairs(NamedTuple):
