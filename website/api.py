@@ -20,7 +20,10 @@ documentation; `help(name)` shows the rest: shapes, errors, and the paper that i
 of `attn_core`, so `from attn_core.masks import causal` imports a function listed under `masks`. The contract that all
 mechanisms share is shown by `help(attn_core)`.
 """
-LEFT_OUT = ("attn_core.contract", "attn_core.device", "attn_core.mechanisms.flash_triton")
+LEFT_OUT = (
+    *("attn_core.contract", "attn_core.device"),
+    *("attn_core.mechanisms.flash_triton", "attn_core.mechanisms.block_selection_triton"),
+)
 """Modules for those who change the package rather than use it, or whose names stand at the top already."""
 
 

@@ -1,12 +1,14 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-The fast path turns the choice around. The pairs of a query and a block that it chose are sorted by block and cut into
-chunks of one block each, so that a chunk is one product of many queries with one block of keys. Every block's last
-chunk is filled up: how many chunks there can be then follows from shapes, and no number has to be read.
+On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path turns the choice around. The pairs of a query
+and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one product of
+many queries with one block of keys. Every block's last chunk is filled up: how many chunks there can be then follows
+from shapes, and no number has to be read.
 """
 
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +27,8 @@ LOWEST = torch.finfo(torch.float32).min
 """The score of a hidden key: finite, so that a row of them has no NaN."""
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
+TRITON = find_spec("triton") is not None
+"""Whether there is something to compile the kernels for CUDA with."""
 
 
 def block_selection_plain(q: Tensor, k: Tensor, v: Tensor, *, block_size: int, selected: int, local: int) -> Tensor:
@@ -59,7 +63,9 @@ class BlockSelection(Mechanism):
     found: where the keys of a block cancel out, it is not chosen, however high one of them would score.
 
     Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, which
-    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys.
+    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys. On CUDA, kernels
+    attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
+    gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
 
     Raises:
         ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
@@ -86,29 +92,36 @@ class BlockSelection(Mechanism):
             raise ValueError("bias: expected None, got one; keys in blocks that are not chosen have no scores")
         q, k = (x.to(accum_dtype(call.q)) for x in call[:2])
         queries, keys = q.shape[2], k.shape[2]
-        shown = self._places(call) < keys
+        shown = self._shown(call)
         number = shown.sum(3)
-        means = (self._cut(k) * shown[..., None]).sum(3) / number.clamp(min=1)[..., None]
+        means = (self._cut(k) * shown[..., None]).sum(3) / number[..., None]  # NaN without a key: masked below
         position = torch.arange(keys - queries, keys, device=q.device)[:, None]
         own, block = position // self.block_size, torch.arange(means.shape[2], device=q.device)
-        near = (block > own - self.local) if call.causal else (block > own - self.local) & (block <= own)
+        before = own - block
+        near = before < self.local if call.causal else (before < self.local) & (before >= 0)
         scores = (q * call.scale).unflatten(1, (k.shape[1], -1)) @ means[:, :, None].mT
         scores = scores.masked_fill_(near | (number == 0)[:, :, None, None], -math.inf)
         best = scores.softmax(-1).sum(2).topk(min(self.selected, len(block)), dim=-1)
-        nearest = (own - block[: self.local]).expand(*best.indices.shape[:3], -1)
+        nearest = before[:, : self.local].expand(*best.indices.shape[:3], -1)  # own, own − 1, and so on
         blocks, exist = torch.cat((nearest, best.indices), 3), torch.cat((nearest >= 0, best.values > 0), 3)
         last = position if call.causal else torch.full_like(position, keys - 1)
         return blocks.clamp_(min=0), last.where(exist, -1)
 
     def attend(self, call: Call) -> Tensor:
-        """Attend as the class says, chunk by chunk."""
+        """Attend as the class says: in kernels, or chunk by chunk."""
         with without_autocast(call.q):
             blocks, last = self.choose(call)
+            if _has_kernel(call):
+                from attn_core.mechanisms.block_selection_triton import attend_to_blocks  # triton may be absent
+
+                return attend_to_blocks(call, blocks, last, self.block_size)
             q, k, v = (x.to(accum_dtype(call.q)) for x in call[:3])
             if q.numel() == 0 or v.numel() == 0:
                 return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())).to(call.q.dtype)
             grouped = (q * call.scale).unflatten(1, (k.shape[1], -1)).transpose(2, 3)
-            places = self._places(call).expand(len(k), k.shape[1], -1, -1).flatten(0, 1)
+            shown = self._shown(call).expand(-1, k.shape[1], -1, -1).flatten(0, 1)
+            places = torch.arange(shown[0].numel(), device=q.device).view(shown.shape[1:])
+            places = places.where(shown, k.shape[2])  # out of sight where a key is hidden
             pairs = _sort(blocks.flatten(0, 1), last.flatten(0, 1), places, grouped.shape[3])
             out = _Selected.apply(grouped.flatten(0, 2), *(self._cut(x).flatten(0, 2) for x in (k, v)), pairs)
         return out.view(*grouped.shape[:4], -1).transpose(2, 3).flatten(1, 2).to(call.q.dtype)
@@ -123,19 +136,22 @@ class BlockSelection(Mechanism):
         seen = seen.repeat_interleave(call.q.shape[1] // call.k.shape[1], dim=1)
         return weigh(call._replace(mask=seen if call.mask is None else call.mask & seen))
 
-    def _places(self, call: Call) -> Tensor:
-        """The position of each key, ``(B or 1, 1, blocks, block_size)``: S or more where it is hidden or missing."""
-        keys, size = call.k.shape[2], self.block_size
-        places = torch.arange(-(-keys // size) * size, device=call.q.device)[None]
-        if call.mask is not None:
-            shown = call.mask.broadcast_to(call.q.shape[0], 1, 1, keys)[:, 0, 0]
-            places = places.where(functional.pad(shown, (0, -keys % size)), keys)
-        return places.unflatten(1, (-(-keys // size), size))[:, None]
+    def _shown(self, call: Call) -> Tensor:
+        """Which keys the mask shows, ``(B, 1, blocks, block_size)``: none beyond the last."""
+        mask = torch.ones((), dtype=torch.bool, device=call.q.device) if call.mask is None else call.mask
+        return self._cut(mask.expand(len(call.q), 1, 1, call.k.shape[2]).mT).squeeze(4)
 
     def _cut(self, x: Tensor) -> Tensor:
         """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""
         size, count = self.block_size, -(-x.shape[2] // self.block_size)
         return functional.pad(x, (0, 0, 0, count * size - x.shape[2])).unflatten(2, (count, size))
+
+
+def _has_kernel(call: Call) -> bool:
+    """Whether the call goes to ``block_selection_triton``, as the class says; one without any entry does not."""
+    q, v = call.q, call.v
+    fits = q.dtype.itemsize <= 4 and max(q.shape[3], v.shape[3]) <= 256 and min(q.numel(), v.numel()) > 0
+    return q.device.type == "cuda" and TRITON and fits
 
 
 class _Pairs(NamedTuple):

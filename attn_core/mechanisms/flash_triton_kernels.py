@@ -24,22 +24,23 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @triton.jit
-def _place(count, heads):
+def program(count, heads):
     """This program's tile, head and batch row. Tiles of one head, which read the same, run side by side."""
     index = tl.program_id(0)
     return index % count, (index // count % heads).to(tl.int64), (index // count // heads).to(tl.int64)
 
 
 @triton.jit
-def _pointers(matrix, first, stride, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def pointers_to(matrix, first, stride, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Where the entries of the tile of rows from ``first`` on are; its rows, counted from there, and its columns."""
     rows, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, WIDTH)[None, :]
     return matrix + tl.cast(first, tl.int64) * stride + (rows * stride + columns), rows, columns
 
 
 @triton.jit
-def _read(matrix, first, count, stride, ROWS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr):
+def read(matrix, first, count, stride, ROWS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr):
     """The tile of rows from ``first`` on, out of ``count`` rows, and zeros beyond."""
-    pointers, rows, columns = _pointers(matrix, first, stride, ROWS, WIDTH)
+    pointers, rows, columns = pointers_to(matrix, first, stride, ROWS, WIDTH)
     if SIZE < WIDTH:
         return tl.load(pointers, mask=(rows < count - first) & (columns < SIZE), other=0.0)
     else:
@@ -47,8 +48,9 @@ def _read(matrix, first, count, stride, ROWS: tl.constexpr, SIZE: tl.constexpr, 
 
 
 @triton.jit
-def _write(matrix, tile, first, count, stride, ROWS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr):
-    pointers, rows, columns = _pointers(matrix, first, stride, ROWS, WIDTH)
+def write(matrix, tile, first, count, stride, ROWS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr):
+    """Write such a tile, in the matrix's dtype."""
+    pointers, rows, columns = pointers_to(matrix, first, stride, ROWS, WIDTH)
     tl.store(pointers, tile.to(matrix.dtype.element_ty), mask=(rows < count - first) & (columns < SIZE))
 
 
@@ -102,7 +104,7 @@ def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.con
     WIDTH_V: tl.constexpr = SHAPE[5]
     q_strides, k_strides, v_strides, out_strides = strides
     count = tl.cdiv(queries, BLOCK_T)
-    tile, head, batch = _place(count, heads)
+    tile, head, batch = program(count, heads)
     first = (count - 1 - tile) * BLOCK_T  # under the diagonal the last tiles have most to do: they begin
     rows = first + tl.arange(0, BLOCK_T)
     q += batch * q_strides[0] + head * q_strides[1]
@@ -110,15 +112,15 @@ def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.con
     v += batch * v_strides[0] + head // GROUP * v_strides[1]
     out += batch * out_strides[0] + head * out_strides[1]
     logsumexp += (batch * heads + head) * queries
-    q_tile = _read(q, first, queries, q_strides[2], BLOCK_T, D, WIDTH)
+    q_tile = read(q, first, queries, q_strides[2], BLOCK_T, D, WIDTH)
     highest = tl.full([BLOCK_T], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_T], tl.float32)
     weighted = tl.zeros([BLOCK_T, WIDTH_V], tl.float32)
     full, end = _seen(first, sizes, CAUSAL, BLOCK_T, BLOCK_S)
     for limited in tl.static_range(1, -1, -1):
         for start in range(full if limited else 0, end if limited else full, BLOCK_S):
-            k_tile = _read(k, start, keys, k_strides[2], BLOCK_S, D, WIDTH)
-            v_tile = _read(v, start, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
+            k_tile = read(k, start, keys, k_strides[2], BLOCK_S, D, WIDTH)
+            v_tile = read(v, start, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
             scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")
             if limited or limits[0] is not None or limits[2] is not None:
                 columns = start + tl.arange(0, BLOCK_S)
@@ -138,7 +140,7 @@ def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.con
     total = tl.where(empty, 1.0, total)
     # Masked, not multiplied by zero: an empty row is silent whatever its values are.
     weighted = tl.where(empty[:, None], 0.0, weighted / total[:, None])
-    _write(out, weighted, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
+    write(out, weighted, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
     tl.store(logsumexp + rows, tl.where(empty, float("inf"), highest + tl.log2(total)), mask=rows < queries)
 
 
@@ -157,7 +159,7 @@ def backward_q(
     WIDTH_V: tl.constexpr = SHAPE[5]
     q_strides, k_strides, v_strides, grad_strides, out_strides, dq_strides = strides
     count = tl.cdiv(queries, BLOCK_T)
-    tile, head, batch = _place(count, heads)
+    tile, head, batch = program(count, heads)
     first = (count - 1 - tile) * BLOCK_T
     rows = first + tl.arange(0, BLOCK_T)
     q += batch * q_strides[0] + head * q_strides[1]
@@ -168,9 +170,9 @@ def backward_q(
     out += batch * out_strides[0] + head * out_strides[1]
     logsumexp += (batch * heads + head) * queries
     delta += (batch * heads + head) * queries
-    q_tile = _read(q, first, queries, q_strides[2], BLOCK_T, D, WIDTH)
-    grad_tile = _read(grad, first, queries, grad_strides[2], BLOCK_T, DV, WIDTH_V)
-    out_tile = _read(out, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
+    q_tile = read(q, first, queries, q_strides[2], BLOCK_T, D, WIDTH)
+    grad_tile = read(grad, first, queries, grad_strides[2], BLOCK_T, DV, WIDTH_V)
+    out_tile = read(out, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
     sums = tl.sum(grad_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
     tl.store(delta + rows, sums, mask=rows < queries)
     # With +inf for rows that see nothing, and for those beyond the last, every weight of theirs is exp2(−inf) = 0.
@@ -179,8 +181,8 @@ def backward_q(
     full, end = _seen(first, sizes, CAUSAL, BLOCK_T, BLOCK_S)
     for limited in tl.static_range(1, -1, -1):
         for start in range(full if limited else 0, end if limited else full, BLOCK_S):
-            k_tile = _read(k, start, keys, k_strides[2], BLOCK_S, D, WIDTH)
-            v_tile = _read(v, start, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
+            k_tile = read(k, start, keys, k_strides[2], BLOCK_S, D, WIDTH)
+            v_tile = read(v, start, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
             scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * scale
             if limited or limits[0] is not None or limits[2] is not None:
                 columns = start + tl.arange(0, BLOCK_S)
@@ -189,7 +191,7 @@ def backward_q(
             products = tl.dot(grad_tile, tl.trans(v_tile), input_precision="ieee")
             slopes = weights * (products - sums[:, None])
             gathered = tl.dot(slopes.to(k_tile.dtype), k_tile, gathered, input_precision="ieee")
-    _write(dq, gathered * (scale / LOG2_E), first, queries, dq_strides[2], BLOCK_T, D, WIDTH)
+    write(dq, gathered * (scale / LOG2_E), first, queries, dq_strides[2], BLOCK_T, D, WIDTH)
 
 
 @triton.jit
@@ -209,15 +211,15 @@ def backward_kv(
     DV: tl.constexpr = SHAPE[4]
     WIDTH_V: tl.constexpr = SHAPE[5]
     q_strides, k_strides, v_strides, grad_strides, dk_strides, dv_strides = strides
-    tile, key_head, batch = _place(tl.cdiv(keys, BLOCK_S), heads // GROUP)
+    tile, key_head, batch = program(tl.cdiv(keys, BLOCK_S), heads // GROUP)
     first = tile * BLOCK_S
     columns = first + tl.arange(0, BLOCK_S)
     k += batch * k_strides[0] + key_head * k_strides[1]
     v += batch * v_strides[0] + key_head * v_strides[1]
     dk += batch * dk_strides[0] + key_head * dk_strides[1]
     dv += batch * dv_strides[0] + key_head * dv_strides[1]
-    k_tile = _read(k, first, keys, k_strides[2], BLOCK_S, D, WIDTH)
-    v_tile = _read(v, first, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
+    k_tile = read(k, first, keys, k_strides[2], BLOCK_S, D, WIDTH)
+    v_tile = read(v, first, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
     k_sum = tl.zeros([BLOCK_S, WIDTH], tl.float32)
     v_sum = tl.zeros([BLOCK_S, WIDTH_V], tl.float32)
     # Under the diagonal, queries from `begin` on see some of these keys, and from `full` on, in whole tiles, all.
@@ -236,8 +238,8 @@ def backward_kv(
         for limited in tl.static_range(1 if CAUSAL else 0, -1, -1):
             for start in range(begin if limited else full, middle if limited else queries, BLOCK_T):
                 rows = start + tl.arange(0, BLOCK_T)
-                q_tile = _read(q_head, start, queries, q_strides[2], BLOCK_T, D, WIDTH)
-                grad_tile = _read(grad_head, start, queries, grad_strides[2], BLOCK_T, DV, WIDTH_V)
+                q_tile = read(q_head, start, queries, q_strides[2], BLOCK_T, D, WIDTH)
+                grad_tile = read(grad_head, start, queries, grad_strides[2], BLOCK_T, DV, WIDTH_V)
                 level = tl.load(logsumexp + place + rows, mask=rows < queries, other=float("inf"))
                 sums = tl.load(delta + place + rows, mask=rows < queries, other=0.0)
                 scores = tl.dot(k_tile, tl.trans(q_tile), input_precision="ieee") * scale
@@ -248,5 +250,5 @@ def backward_kv(
                 products = tl.dot(v_tile, tl.trans(grad_tile), input_precision="ieee")
                 slopes = weights * (products - sums[None, :])
                 k_sum = tl.dot(slopes.to(q_tile.dtype), q_tile, k_sum, input_precision="ieee")
-    _write(dk, k_sum * (scale / LOG2_E), first, keys, dk_strides[2], BLOCK_S, D, WIDTH)
-    _write(dv, v_sum, first, keys, dv_strides[2], BLOCK_S, DV, WIDTH_V)
+    write(dk, k_sum * (scale / LOG2_E), first, keys, dk_strides[2], BLOCK_S, D, WIDTH)
+    write(dv, v_sum, first, keys, dv_strides[2], BLOCK_S, DV, WIDTH_V)

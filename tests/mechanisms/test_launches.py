@@ -3,20 +3,22 @@
 The mechanisms are those of ``tests/properties/mechanisms.py``: a new one is counted without further code.
 """
 
+from unittest.mock import MagicMock
+
 import pytest
 import torch
 
 from attn_core import Linformer, LSHAttention, Performer, SlidingWindow, device
 from attn_core.cache import BlockPool, paged_attention
 from attn_core.longformer import LongformerAttention
-from attn_core.mechanisms import linear
+from attn_core.mechanisms import block_selection, linear
 from tests.mechanisms.launches import Launches
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
 MOST = 40
-UNFINISHED = {"BlockSelection": 96}
-"""What still launches more, but no more in larger calls: pairs of queries and blocks, which are sorted."""
+SORTED = 91
+"""What block selection launches where it has no kernel, and sorts pairs of queries and blocks."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T
 TILES = {"flash_attention", "FlashAttention"}
 """In PyTorch's operators, their tiles are there to be read; on CUDA, ``flash_attention`` is one Triton kernel."""
@@ -31,10 +33,26 @@ DEFAULTS = {
 MAKERS = {name: one.make for name, one in MECHANISMS.items() if name not in TILES} | DEFAULTS
 
 
+OPTIONS = {}, {"causal": True}, {"mask": True}, {"mask": True, "causal": True}
+
+
 @pytest.fixture(autouse=True)
 def _without_tiles(monkeypatch):
     monkeypatch.setattr(device, "TILED", ())
     monkeypatch.setattr(linear, "CHUNK", 24)  # so that both sizes have several: one alone is copied less
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Calls of block selection take the path of CUDA; its kernels are counted there, and write nothing."""
+    pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
+    from attn_core.mechanisms import block_selection_triton
+
+    monkeypatch.setattr(block_selection, "_has_kernel", lambda call: True)
+    found = MagicMock(), MagicMock()
+    for name, kernel in zip(("_forward", "_backward"), found, strict=True):
+        monkeypatch.setattr(block_selection_triton, name, kernel)
+    return found
 
 
 def counted(name, kind, sizes, options):
@@ -59,20 +77,42 @@ def counted(name, kind, sizes, options):
 def cases():
     """Each mechanism without a mask, causal, and with padding."""
     for name in MAKERS:
-        for options in ({}, {"causal": True}, {"mask": True}, {"mask": True, "causal": True}):
+        for options in OPTIONS:
             yield pytest.param(name, options, id="-".join([name, *options] if options else [name, "full"]))
 
 
-@pytest.mark.parametrize("kind", ["cpu", "meta"])
-@pytest.mark.parametrize(("name", "options"), list(cases()))
-def test_launches_are_few_and_do_not_grow(name, options, kind):
-    if name.startswith("Linformer"):
-        options = {key: one for key, one in options.items() if key != "causal"}  # it is never causal
+def check(name, kind, options, most):
+    """Calls of two sizes launch the same operators, at most so many forward, and wait for none."""
     small, large = (counted(name, kind, sizes, options) for sizes in (SMALL, LARGE))
     for one, other in zip(small, large, strict=True):
         assert one.operators == other.operators
         assert not one.waits and not other.waits
-    assert small[0].operators.total() <= UNFINISHED.get(name.partition(",")[0], MOST), small[0].operators
+    assert small[0].operators.total() <= most, small[0].operators
+    return small
+
+
+@pytest.mark.parametrize("kind", ["cpu", "meta"])
+@pytest.mark.parametrize(("name", "options"), list(cases()))
+def test_launches_are_few_and_do_not_grow(name, options, kind, request):
+    if name.startswith("Linformer"):
+        options = {key: one for key, one in options.items() if key != "causal"}  # it is never causal
+    if name.startswith("BlockSelection"):
+        request.getfixturevalue("kernels")
+    check(name, kind, options, MOST)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_the_operator_of_block_selection_is_one_kernel(options, kernels):
+    found = check("BlockSelection", "cpu", options, MOST)
+    assert [one.operators["block_selection"] for one in found] == [1, 1]
+    launches = [kernel.__getitem__.return_value.call_count for kernel in kernels]
+    assert launches == [4, 2]  # each size is called once before, without a count
+
+
+@pytest.mark.parametrize("kind", ["cpu", "meta"])
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_without_a_kernel_block_selection_launches_more_but_no_more_in_larger_calls(options, kind):
+    check("BlockSelection", kind, options, SORTED)
 
 
 def test_longformer_launches_few_and_waits_for_none_where_marks_stay_on_the_cpu():
