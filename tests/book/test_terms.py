@@ -1,4 +1,4 @@
-"""Each term of the glossary is linked on every page whose prose uses it, and no page uses a word that has a better one."""
+"""Every term of the glossary is linked in the chapters that use it; no page uses a word that has a better one."""
 
 import re
 
@@ -11,8 +11,8 @@ TERMS = re.findall(r"^(\S.*)\n  ", (nb.ROOT / "glossary.md").read_text(encoding=
 CHAPTERS = [path for path in nb.NOTEBOOKS if path.stem[:2].isdigit()]
 # Words of everyday use, and those that every chapter rests on: linked where they are introduced.
 EVERYDAY = set(
-    "ablation alignment connector decoder encoder entropy gate head intervention kernel key mask padding patch query rank register score "
-    "softmax state temperature tile token Transformer value vocabulary warp".split()
+    "ablation alignment connector decoder encoder entropy gate head intervention kernel key mask padding patch query "
+    "rank register score softmax state temperature tile token Transformer value vocabulary warp".split()
 ) | {"attention weight", "hidden state"}
 # The same words in another sense.
 OTHERWISE = {
