@@ -43,11 +43,13 @@ SOURCES = {
     "06_positions": {"27": "Buckets of recorded/positions.py: 8 * 4**(7/8), rounded up"},
     "07_transformer": {
         "213": "Vaswani et al. 2017, table 3",
+        "65": "Vaswani et al. 2017, table 3",
         "24,000": "the training set of corpus(), on which recorded/architectures.py trains",
         "32,000": "Touvron et al. 2023, Llama 2",
         "128,000": "Llama Team 2024, Llama 3",
     },
     "09_block": {
+        "259": "the vocabulary of the stories, which chapter 19 prints",
         "248": "the rows of unseen stories in recorded/block.py",
         "1,000,000": "Qwen Team 2025, and the configuration of Qwen2.5",
         "4.5": "a name: GLM-4.5",
@@ -59,11 +61,13 @@ SOURCES = {
         "100,000": "a length that the opening chooses",
         "227": "NVIDIA's programming guide, compute capability 9.0",
     },
-    "11_kv_cache": {"671": "DeepSeek-AI 2025, section 4.2"},
+    "11_kv_cache": {"0.625": "the mean of 1 and 0.25", "671": "DeepSeek-AI 2025, section 4.2"},
     "12_serving": {
         "19": "Kwon et al. 2023, section 6.1: the mean of the Alpaca data's prompts",
         "1960": "a decade",
         "26": "Kwon et al. 2023, section 7.1",
+        "59": "eq-serving-speculation: the mean of 0.8^i, i up to 4",
+        "72": "the same, i up to 2",
     },
     "13_sparse": {
         "150,000": "Kitaev et al. 2020, section 5",

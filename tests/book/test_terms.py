@@ -40,7 +40,7 @@ def not_linked(text, terms):
         term
         for term in terms
         if re.search(rf"(?<![\w-]){re.escape(term)}s?(?![\w-])", read, flags=re.I)
-        and not re.search(rf"\{{term\}}`(?:[^`<]*<)?{re.escape(term)}>?`", text)
+        and not re.search(rf"\{{term\}}`(?:[^`<]*<)?{re.escape(term)}>?`", text, flags=re.I)
     ]
 
 
