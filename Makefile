@@ -56,7 +56,7 @@ coverage: setup  ## the same tests, and how much of the package they run
 	@$(PY) -m coverage report
 
 quick: lint  ## lint and the core's own tests, in two minutes
-	OMP_NUM_THREADS=1 $(UNIT) -k "not interpreter" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
+	OMP_NUM_THREADS=1 $(UNIT) -k "not interpreter and not kernels_compile" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
 
 check: lint  ## what the author of a mechanism runs (NAME=window)
 	$(if $(wildcard attn_core/mechanisms/$(NAME).py),,$(error NAME: expected a file of attn_core/mechanisms, as NAME=window, got "$(NAME)"))
