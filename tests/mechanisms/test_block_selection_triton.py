@@ -3,11 +3,6 @@
 As in ``test_flash_triton.py``, one test runs those for the interpreter in a process of its own.
 """
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,27 +12,16 @@ from attn_core.contract import contract
 from attn_core.mechanisms import block_selection
 from attn_core.mechanisms.block_selection import block_selection_plain
 from tests import reference
+from tests.interpreter import INTERPRETED, interpreted, run_interpreted
 
 pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
 
 from attn_core.mechanisms import block_selection_triton  # noqa: E402
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def interpreted(test):
-    """A test for the interpreter's process; elsewhere it does not exist."""
-    test.__test__ = INTERPRETED
-    return test
-
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
 def test_kernels_in_the_interpreter():
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    folder = Path(__file__).parents[2]
-    ran = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=1200)
-    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+    run_interpreted(__file__)
 
 
 @pytest.fixture

@@ -5,10 +5,6 @@ everywhere, runs the interpreted ones of this file in a process of their own.
 """
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,32 +12,16 @@ from torch.nn import functional
 
 from attn_core import attention_with_weights, masks
 from tests import reference
+from tests.interpreter import INTERPRETED, interpreted, run_interpreted
 
 pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
 
 from attn_core.mechanisms.flash_triton import _attend, _pull_back, flash_attention_triton  # noqa: E402
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def interpreted(test):
-    """A test for the interpreter's process; elsewhere it does not exist."""
-    test.__test__ = INTERPRETED
-    return test
-
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
 def test_kernels_in_the_interpreter():
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not gpu", __file__]
-    ran = subprocess.run(
-        command,
-        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+    run_interpreted(__file__)
 
 
 SHAPES = {  # B, H, G, T, S, D, Dv
