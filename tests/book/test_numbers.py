@@ -59,6 +59,7 @@ SOURCES = {
     },
     "10_flash": {
         "100,000": "a length that the opening chooses",
+        "2.7": "Zadouri et al. 2026, abstract",
         "227": "NVIDIA's programming guide, compute capability 9.0",
     },
     "11_kv_cache": {"0.625": "the mean of 1 and 0.25", "671": "DeepSeek-AI 2025, section 4.2"},
