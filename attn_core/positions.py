@@ -178,7 +178,7 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class NTKAware:
-    """Rotary frequencies of a higher base: the slowest is divided by ``factor``, the fastest by nothing.
+    """Rotary frequencies of a higher base: the slowest is divided by ``factor``, the fastest is left as it is.
 
     Source: Peng et al. 2024, section 3.1.
     """

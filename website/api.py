@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "api.md"
 HEAD = """# The package
 
-What the chapters import can be imported into any project. Each name below comes with the first sentence of its
-documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The headings are modules
-of `attn_core`, so `from attn_core.masks import causal` imports a function listed under `masks`. The contract that all
-mechanisms share is shown by `help(attn_core)`.
+What the chapters import from `attn_core` can be imported into any project. Each name below comes with the first
+sentence of its documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The
+headings are modules of `attn_core`, so `from attn_core.masks import causal` imports a function listed under `masks`.
+The contract that all mechanisms share is shown by `help(attn_core)`.
 """
 LEFT_OUT = (
     *("attn_core.contract", "attn_core.device"),
@@ -41,12 +41,13 @@ def modules() -> Iterator[ModuleType]:
 
 
 def names(module: ModuleType) -> list[str]:
-    """The public names of a module: those that it lists, or the functions and classes that it defines."""
+    """The public functions and classes of a module: of the names that it lists, or of those that it defines."""
     listed = getattr(module, "__all__", None)
-    if listed is not None:
-        return sorted((name for name in listed if callable(getattr(module, name))), key=str.lower)
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    return sorted((name for name in own if not name.startswith("_") and callable(getattr(module, name))), key=str.lower)
+    if listed is None:
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        listed = [name for name in own if not name.startswith("_")]
+    found = {name: getattr(module, name) for name in listed}
+    return sorted((name for name, x in found.items() if inspect.isroutine(x) or inspect.isclass(x)), key=str.lower)
 
 
 def first_sentence(value: object) -> str:

@@ -29,7 +29,7 @@ class Draws(NamedTuple):
 
 
 class HardDecoder(BahdanauDecoder):
-    """Bahdanau's decoder with the context of *one* source word instead of a mean of all.
+    """Bahdanau's decoder with the context of one source word instead of a mean of all.
 
     Called like any decoder it takes the word of greatest weight, and gives the same result each time; the choice
     passes no gradient. ``draw`` chooses by chance, in proportion to the weights, and gives what learning by

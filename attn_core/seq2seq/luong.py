@@ -14,7 +14,7 @@ from attn_core.seq2seq.encoder import Memory
 
 
 class LocalMonotonic(nn.Module):
-    """The window of *local-m*: target word t looks at source words t − D to t + D, where D is ``half_width``.
+    """The window of local-m: target word t looks at source words t − D to t + D, where D is ``half_width``.
 
     Source: Luong et al. 2015, section 3.2.
 
@@ -39,7 +39,7 @@ class LocalMonotonic(nn.Module):
 
 
 class LocalPredictive(nn.Module):
-    """The window of *local-p*: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
+    """The window of local-p: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
 
     p lies between 0 and the sentence's length, <eos> counted; the standard deviation is half of ``half_width``. A
     window alone passes no gradient to p, since its edges jump; the Gaussian is what p is learned through.
@@ -93,7 +93,7 @@ class LuongState(NamedTuple):
 
 
 class LuongDecoder(Decoder):
-    """A GRU decoder that asks the source *after* it has read the last word.
+    """A GRU decoder that asks the source after it has read the last word.
 
     The query is the current hidden state; what it finds goes to the read-out, tanh(W [context; state]), and not into
     the GRU. So without input feeding the GRU runs over a whole target at once and all its queries are answered

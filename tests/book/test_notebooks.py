@@ -160,6 +160,13 @@ def test_a_chapter_says_what_it_is_for(path):
     assert re.search(r"prerequisites|you need", opening) and "**it takes** about" in opening
 
 
+@chapter
+def test_a_chapter_ends_with_advice_a_quiz_and_a_summary(path):
+    cells = nb.read(path)["cells"]
+    text = "\n".join(nb.text(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert re.findall(r"^## (.+)$", text, flags=re.M)[-3:] == ["In practice", "Check yourself", "Summary"]
+
+
 @each
 def test_what_an_opening_says_of_its_time_is_what_was_measured(path):
     record = json.loads(heads.RECORD.read_text(encoding="utf-8"))
