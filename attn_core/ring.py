@@ -2,7 +2,7 @@
 
 Each process holds an equal part of the tokens. It meets every part of the keys once, and combines what its queries read
 from them as flash attention combines tiles: exactly, by the log-sum-exp of each query's scores. No process ever holds
-more than two parts of the keys and values, so the length that fits into memory grows with the number of processes.
+more than three parts of the keys and values, so the length that fits into memory grows with the number of processes.
 
 Under a causal mask a process with the first tokens would be idle while one with the last ones works. So the tokens are
 dealt out like cards (striped attention): process r of P has the tokens r, r + P, r + 2P and so on.

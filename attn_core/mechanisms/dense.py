@@ -121,10 +121,10 @@ def attention(
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
     The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
-    that requires a gradient is the exception: no fused kernel computes it, so PyTorch then builds the weights. Beside
-    half precision on a GPU, a bias is rounded to the dtype of q, after the largest of its row has been subtracted. A
-    mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it hides padding;
-    ``flash_attention`` reads both tile by tile.
+    that requires a gradient is the exception: no fused kernel of a CPU computes it, so PyTorch then builds the weights.
+    With queries in half precision on a GPU, a bias is rounded to their dtype, after the largest of its row has been
+    subtracted. A mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it
+    hides padding; ``flash_attention`` reads both tile by tile.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
