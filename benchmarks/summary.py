@@ -74,6 +74,15 @@ def ratios(folder: Path = HERE / "results") -> list[Ratio]:
     return found
 
 
+def like_with_like(one: Ratio) -> bool:
+    """Whether both sides did the same work, each in the way that it was written for."""
+    if one.case == "crossover":  # cheaper mechanisms beside exact attention
+        return False
+    if one.case.endswith("_training"):  # in the other trials each side makes batches in its own way
+        return one.trial.startswith("same batches")
+    return one.case != "performer" or "causal" not in one.trial  # there the peer has only a plain fallback
+
+
 def pairs(found: list[Ratio]) -> dict[tuple[str, str, str], list[Ratio]]:
     """The ratios by case, ours and peer; libraries first, then PyTorch, then ourselves."""
     grouped: dict[tuple[str, str, str], list[Ratio]] = {}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import summary
-from benchmarks.summary import BEGIN, END, README, Ratio, pairs, ratios, table, times, with_table
+from benchmarks.summary import BEGIN, END, README, SHOWN, Ratio, like_with_like, pairs, ratios, table, times, with_table
 
 
 def one(**changed):
@@ -24,6 +24,15 @@ def test_every_ratio_of_every_file_is_read():
         trial for path in folder.glob("*.json") for trial in json.loads(path.read_text(encoding="utf-8"))["trials"]
     ]
     assert len(ratios()) == sum(len(trial["ratios"]) for trial in trials) > 100
+
+
+def test_what_compares_unlike_things_is_not_shown():
+    unlike = one(case="crossover"), one(case="bahdanau_training", trial="all sentences, none cut")
+    alike = one(case="bahdanau_training", trial="same batches, cut"), one(case="performer", trial="512 tokens, full")
+    assert not any(map(like_with_like, (*unlike, one(case="performer", trial="512 tokens, causal"))))
+    assert all(map(like_with_like, alike))
+    shown = {(r.case, r.trial, r.ours, r.peer) for r in filter(like_with_like, ratios())}
+    assert set(SHOWN.values()) <= shown
 
 
 def test_a_ratio_is_level_where_its_spread_includes_one():
