@@ -84,11 +84,13 @@ class GatedDeltaNet(nn.Module):
         if cache is not None and not (isinstance(cache, RecurrentState) and cache.mechanism is self):
             raise ValueError(f"cache: expected one that this layer's new_cache made, got {kind(cache)}")
         tokens = x.shape[1]
+        if tokens == 0:
+            return x
         state, recent = self._empty(len(x), x) if cache is None else cache.state
         inputs = self.query_key_value(x).mT
         inputs = torch.cat([recent.to(inputs.dtype), inputs], -1)  # (B, channels, conv_size - 1 + T)
         q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
-        q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        q, k = (functional.normalize(one, dim=-1).to(v.dtype) for one in (q, k))  # autocast gives float32 on CUDA
         dtype = accum_dtype(x)
         step, rate = (layer(x).mT.to(dtype) for layer in (self.step, self.rate))  # (B, H, T)
         decay, rate = self.log_speed.to(dtype).exp()[:, None] * functional.logsigmoid(-step), torch.sigmoid(rate)

@@ -28,9 +28,9 @@ class MultiHeadAttention(nn.Module):
 
     ``num_heads`` heads of size ``head_dim`` (``model_dim / num_heads`` by default) read ``num_kv_heads`` key-value
     heads: as many by default, one in multi-query attention, some number between that divides ``num_heads`` in
-    grouped-query attention. Keys and values come with ``key_dim`` and ``value_dim`` entries, ``model_dim`` by default.
-    ``bias`` adds one to each projection. With ``share_query_key`` queries and keys have the same one, and are one
-    tensor in self-attention without a cache, as ``LSHAttention`` needs.
+    grouped-query attention. Keys come with ``key_dim`` entries, ``model_dim`` by default, values with ``value_dim``, by
+    default as many. ``bias`` adds one to each projection. With ``share_query_key`` queries and keys have the same one,
+    and are one tensor in self-attention without a cache, as ``LSHAttention`` needs.
 
     ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
@@ -94,7 +94,7 @@ class MultiHeadAttention(nn.Module):
             check_factory("query_key_norm", query_key_norm)
             self.query_norm = query_key_norm(head_dim)
             self.key_norm = self.query_norm if share_query_key else query_key_norm(head_dim)
-        if positions is not None and not hasattr(positions, "rotate"):
+        if positions is not None and (not hasattr(positions, "rotate") or isinstance(positions, type)):
             raise ValueError(f"positions: expected some inside the scores, as Rotary or ALiBi, got {kind(positions)}")
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
@@ -185,7 +185,10 @@ class MultiHeadAttention(nn.Module):
         return self._merge(out, queries), weights
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows."""
+        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows.
+
+        It passes no gradient back: call the layer inside ``torch.no_grad()``.
+        """
         weight = self.key.weight
         kind_of = weight.device.type
         # Under autocast the projections come out in its dtype.
@@ -196,7 +199,8 @@ class MultiHeadAttention(nn.Module):
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
         """The same layer with the weights of PyTorch's, copied; its dropout on the weights comes along.
 
-        Mind the mask: PyTorch's ``key_padding_mask`` and boolean ``attn_mask`` are True where one may *not* attend.
+        Mind the axes: without ``batch_first`` PyTorch's takes ``(T, B, C)``. And the mask: its ``key_padding_mask`` and
+        boolean ``attn_mask`` are True where one may *not* attend.
 
         Raises:
             ValueError: if ``layer`` has extra keys (``add_bias_kv``, ``add_zero_attn``), which this one does not have.
@@ -226,7 +230,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
         k, v = self._split(self.key(keys)), self._split(self.value(values))
-        k = k if self.key_norm is None else self.key_norm(k)
+        k = k if self.key_norm is None else self.key_norm(k).to(k.dtype)  # autocast gives float32 on CUDA
         return (k if self.positions is None else self.positions.rotate(k, _positions(keys, before))), v
 
     def _continue(
@@ -281,7 +285,7 @@ class MultiHeadAttention(nn.Module):
         """The projected queries ``(B, H, T, D)``, or the keys that they share, and the bias with what positions add."""
         if shared is None:
             q = self._split(self.query(queries))
-            q = q if self.query_norm is None else self.query_norm(q)
+            q = q if self.query_norm is None else self.query_norm(q).to(q.dtype)
         else:
             q = shared
         if self.positions is None:

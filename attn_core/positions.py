@@ -140,7 +140,7 @@ class Rotary(nn.Module):
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape."""
-        if x.dim() != 4 or x.shape[3] != self.head_dim:
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
         angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
         if positions.dim() == 2:

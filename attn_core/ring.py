@@ -63,7 +63,7 @@ def ring_attention(
 
     Raises:
         ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
-            processes differ in shape or dtype; every process raises this, so that none waits for another.
+            processes differ in shape or dtype; in this last case every process raises, so that none waits for another.
 
     Source: Liu et al. 2024 (ring attention); Brandon et al. 2023 (striped attention).
     """

@@ -128,3 +128,20 @@ def test_what_it_cannot_do_is_refused(options, message):
         made()(vectors(), **options)
     with pytest.raises(ValueError, match="^num_heads: expected a number that divides model_dim 16, got 3"):
         GatedDeltaNet(16, 3)
+
+
+def test_normalisation_may_return_float32_under_autocast(monkeypatch):
+    normalize = functional.normalize  # as autocast has it on CUDA
+    monkeypatch.setattr(functional, "normalize", lambda x, dim: normalize(x.float(), dim=dim))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert GatedDeltaNet(8, 2)(torch.randn(1, 5, 8), causal=True).shape == (1, 5, 8)
+
+
+def test_no_tokens_give_no_outputs():
+    layer = GatedDeltaNet(8, 2)
+    cache = layer.new_cache(2, 4)
+    with torch.no_grad():
+        layer(torch.randn(2, 3, 8), causal=True, cache=cache)
+        before = [x.clone() for x in cache.state]
+        assert layer(torch.randn(2, 0, 8), causal=True, cache=cache).shape == (2, 0, 8)
+    assert all(torch.equal(a, b) for a, b in zip(before, cache.state, strict=True))

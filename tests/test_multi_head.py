@@ -503,3 +503,21 @@ def test_with_norms_and_a_gate_a_cache_gives_the_outputs_of_one_pass(shared):
 def test_a_norm_that_is_not_a_factory_is_refused():
     with pytest.raises(ValueError, match=r"query_key_norm: expected a function that makes one, got RMSNorm"):
         MultiHeadAttention(16, 4, query_key_norm=nn.RMSNorm(4))
+
+
+class Float32Norm(torch.nn.RMSNorm):
+    """What autocast makes of a norm on CUDA."""
+
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+def test_norms_of_queries_and_keys_may_return_float32_under_autocast():
+    layer, x = MultiHeadAttention(8, 2, query_key_norm=Float32Norm), torch.randn(2, 3, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+
+
+def test_positions_must_be_made():
+    with pytest.raises(ValueError, match="^positions: "):
+        MultiHeadAttention(8, 2, positions=Rotary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -136,7 +137,12 @@ class AttentionHeatmap(StaticWidget):
         shape = (len(self.layers), self.heads, len(self.target), len(self.source))
         return codes.reshape(shape)[self.layer] / (2**self.bits - 1) * self.scale
 
+    def _kind(self) -> str:
+        """As in the script: a layer has a number, or a module's path with one; others are maps."""
+        numbered = all(re.search(r"layer|^[\w.]*\b\d+\b[\w.]*$", name, re.I) for name in self.layers)
+        return "layer" if numbered else "map"
+
     def _heading(self) -> str:
-        parts = [f"layer {self.layers[self.layer]}"] if len(self.layers) > 1 else []
+        parts = [f"{self._kind()} {self.layers[self.layer]}"] if len(self.layers) > 1 else []
         parts += [f"head {self.head}"] if self.heads > 1 else []
         return ", ".join([self.title or "Attention", *parts])

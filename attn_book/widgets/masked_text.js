@@ -31,7 +31,7 @@ const TEXT = {
     say("Attention from the blank, layer {layer}, mean of its heads: most to {most}.", { layer, most }),
   one: (most, layer, head) =>
     say("Attention from the blank, layer {layer}, head {head}: most to {most}.", { layer, head, most }),
-  darker: say("A darker word and a longer line mean more attention."),
+  darker: say("A more strongly coloured word and a longer line mean more attention."),
   most: (token, share) => say("“{token}” ({share})", { token, share }),
 };
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
 from attn_core.cache.paged import BlockPool, paged_attention
-from attn_core.cache.protocol import Cache
+from attn_core.cache.protocol import Cache, check_pools
 from attn_core.contract import check_integer, shown
 
 
@@ -74,10 +74,12 @@ class PackedKVCache(Cache):
         With a ``window``, each token attends to the first and the last of those before it.
 
         Raises:
-            ValueError: if there is no pool or no sequence, or these are not consecutive tokens that a sequence has.
+            ValueError: if there is no pool or no sequence, a pool has other blocks than ``tables``, or these are not
+                consecutive tokens that a sequence has.
         """
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
+        check_pools(tables, pools)
         for sequence, new in tokens.items():
             check_integer("tokens", new.stop, at_most=tables.length(sequence))
             if not new or new.step != 1 or new.start < 0:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.protocol import KeyValueCache, check_like, check_tokens
+from attn_core.cache.protocol import KeyValueCache, check_like, check_pools, check_tokens
 from attn_core.contract import (
     accum_dtype,
     check_integer,
@@ -352,10 +352,7 @@ class PagedKVCache(KeyValueCache):
         if not pools or not sequences or len(set(sequences)) < len(sequences):
             expected = "at least one pool and one sequence, each once"
             raise ValueError(f"sequences: expected {expected}, got {len(pools)} pools and {shown(sequences)}")
-        for pool in pools:
-            if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
-                expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
-                raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")
+        check_pools(tables, pools)
         batch = _Batch(tables, pools, sequences)
         return [cls(batch, layer) for layer in range(len(pools))]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,3 +128,11 @@ def check_like(name: str, new: Tensor, store: Tensor, owner: str) -> None:
         raise ValueError(f"{name}: expected {expected}, got {new.dtype} on {new.device}")
     if new.requires_grad:
         raise ValueError(f"{name}: expected no gradient, since a cache passes none back: use torch.no_grad()")
+
+
+def check_pools(tables: Any, pools: Sequence[Any]) -> None:
+    """Each ``BlockPool`` has the blocks that the ``BlockTables`` count."""
+    for pool in pools:
+        if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
+            expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
+            raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")

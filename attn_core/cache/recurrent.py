@@ -9,7 +9,7 @@ from torch.nn import functional
 from attn_core import masks
 from attn_core.cache.protocol import Cache
 from attn_core.contract import accum_dtype, without_autocast
-from attn_core.mechanisms.linear import LinearAttention, features, linear_attention_step
+from attn_core.mechanisms.linear import LinearAttention, features, linear_attention_step, shares
 from attn_core.mechanisms.performer import Performer
 
 
@@ -105,7 +105,7 @@ class PerformerState(RecurrentState):
         sums = sums * (highest - new_highest).exp()[..., None] + (by_key - new_highest).exp()[..., None] * values
         by_query = by_query + new_highest[:, :, None]
         read = (by_query - by_query.amax(-1, keepdim=True)).exp() @ sums
-        return (read[..., :-1] / read[..., -1:]).flatten(1, 2), (new_highest, sums)
+        return shares(read[..., :-1], read[..., -1:]).flatten(1, 2), (new_highest, sums)
 
 
 class LinearState(RecurrentState):
@@ -134,4 +134,4 @@ class LinearState(RecurrentState):
     def _step(self, state: tuple[Tensor, ...], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         values = functional.pad(v, (0, 1), value=1.0)  # with a 1, whose sum is that of the weights
         read, after = linear_attention_step(features(q), features(k), values, *state, scale=1.0)
-        return read[..., :-1] / read[..., -1:], (after,)
+        return shares(read[..., :-1], read[..., -1:]), (after,)

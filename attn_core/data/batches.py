@@ -44,7 +44,7 @@ AnyBatch = TypeVar("AnyBatch", bound=TensorBatch)
 
 
 class EpochBatches(Generic[AnyBatch]):
-    """The base of all that ``fit`` trains on: every example once an epoch, and a last batch that may be smaller.
+    """The base of all that ``fit`` trains on: every example once an epoch, and one batch that may be smaller.
 
     A subclass gives the batches of an epoch in ``_epoch``. With a ``seed`` it shuffles them by the seed and the epoch's
     number; without one they keep their order. Iterating gives epoch 0.

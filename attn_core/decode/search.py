@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_integer, kind, shown
+from attn_core.contract import INTEGERS, check_integer, kind, shown
 from attn_core.data import Vocab
 from attn_core.data.batches import pad
 from attn_core.decode.hypothesis import Hypothesis, Stepper, evaluating
@@ -114,4 +114,6 @@ def _padded(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     if not len(prompts) or not all(len(prompt) for prompt in prompts):
         raise ValueError(f"prompts: expected at least one, and a token id in each, got {shown(prompts)}")
     rows = [torch.tensor(prompt) for prompt in prompts]
+    if any(row.dtype not in INTEGERS for row in rows):
+        raise ValueError(f"prompts: expected token ids, got {shown(prompts)}")
     return pad(rows), torch.tensor([len(row) for row in rows])

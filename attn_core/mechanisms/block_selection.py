@@ -117,7 +117,7 @@ class BlockSelection(Mechanism):
                 return attend_to_blocks(call, blocks, last, self.block_size)
             q, k, v = (x.to(accum_dtype(call.q)) for x in call[:3])
             if q.numel() == 0 or v.numel() == 0:
-                return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())).to(call.q.dtype)
+                return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + k.sum() + v.sum())).to(call.q.dtype)
             grouped = (q * call.scale).unflatten(1, (k.shape[1], -1)).transpose(2, 3)
             shown = self._shown(call).expand(-1, k.shape[1], -1, -1).flatten(0, 1)
             places = torch.arange(shown[0].numel(), device=q.device).view(shown.shape[1:])

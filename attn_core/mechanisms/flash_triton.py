@@ -61,8 +61,8 @@ def flash_attention_triton(
 
 # By the head size up to which they serve in 16 bits, the tiles to try: queries, keys, warps, stages of the pipeline.
 # Under 0 those of float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill next to no
-# registers, those of dk and dv some tens; the last of a row fits GPUs with 100 KB of shared memory, the others want
-# Hopper's 227. So does float32 with heads of more than 128 entries.
+# registers, those of dk and dv some tens; the last of a row fits GPUs with 100 KB of shared memory, some of the others
+# want Hopper's 227. So does float32 with heads of more than 128 entries.
 _Tiles = dict[int, list[tuple[int, int, int, int]]]
 _FORWARD: _Tiles = {
     0: [(32, 32, 4, 2)],

@@ -82,9 +82,10 @@ def linear_attention(
     Mamba-2; with one for each entry of the key as well gated linear attention; with ``beta`` the delta rule; with
     ``beta`` and a decay gated DeltaNet, or Kimi delta attention where each entry of the key has its own.
 
-    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay``, at most 0,
-    ``(B, G, T)`` or ``(B, G, T, D)``; ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length 1; ``state``, zeros
-    by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state comes back in that dtype.
+    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay``, at most 0 and
+    below −100 as −100, ``(B, G, T)`` or ``(B, G, T, D)``; ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length
+    1; ``state``, zeros by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state comes
+    back in that dtype.
 
     Without ``beta``, and with one decay for all entries of a key or none, the states of all chunks are summed at once,
     so as many operators are launched for any T. Otherwise the chunks go in turn.
@@ -117,7 +118,9 @@ def linear_attention(
                 out = q @ states[:, :, None, :-1] + (q @ k[:, :, None].mT).tril() @ v[:, :, None]
                 return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
             log_decay = torch.zeros_like(beta)
-        decay = functional.pad((log_decay if each else log_decay[..., None]).to(dtype), (0, 0, 0, fill))
+        # exp(-100) is nothing beside any other factor, and sums of larger numbers would lose the decays beside them.
+        decay = (log_decay if each else log_decay[..., None]).to(dtype).clamp(min=-100.0)
+        decay = functional.pad(decay, (0, 0, 0, fill))
         grown = decay.unflatten(2, (chunks, -1)).cumsum(3)  # from the chunk's beginning up to and with each token
         total = grown[..., -1, :]  # (B, G, C, D or 1)
         until_end = (k * (total[..., None, :] - grown).exp()).mT

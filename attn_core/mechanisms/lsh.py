@@ -24,7 +24,7 @@ from attn_core.mechanisms.online import exponential_
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
 ITSELF, NEVER = -1e20, -1e30
-"""Scores: of a token with itself, which it sees only if it sees nothing else; at most half of it, with the unseen."""
+"""The score of a token with itself, which it sees if it sees nothing else; what is added to those of the unseen."""
 
 
 def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) -> Tensor:

@@ -58,7 +58,7 @@ class Performer(Mechanism):
 
     The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
     relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
-    entries with a standard deviation of .25 at head size 64. At .5, uniform weights err no more than 1024 features do;
+    entries with a standard deviation of .25 at head size 64. At .5, uniform weights err about as much as 1024 features;
     at 1, far less.
 
     ``projection (features, D)`` is a buffer, drawn once, saved with the weights, and the same for all heads.

@@ -44,7 +44,7 @@ class SlidingWindow(Mechanism):
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
     ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key.
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
-    differ in length it stands elsewhere, and so it does in cross-attention; the layers refuse both.
+    differ in length it stands elsewhere, which layers refuse, and in cross-attention, which the decoder's do.
 
     On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
     backward pass keeps only inputs and output; there is no second derivative.
@@ -105,12 +105,15 @@ def sliding_window_attention(
     Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
     ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
     them. Mask and bias are read in the shape that they have, unless there is a dilation, which copies them. Raises as
-    ``SlidingWindow``.
+    ``SlidingWindow``; the global arguments are not checked.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
+    check_integer("before", before, at_least=0)
+    check_integer("after", after, at_least=0)
+    check_integer("dilation", dilation)
     if (global_k is None) != (global_v is None):
         raise ValueError("global_v: expected both global_k and global_v or neither, got one of them")
     if global_k is None or global_v is None:

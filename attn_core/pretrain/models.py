@@ -150,7 +150,7 @@ class Classifier(nn.Module):
 
 def tuned_from(encoder: SegmentEncoder, classes: int) -> Classifier:
     """A classifier over a copy of a pretrained encoder, with all parameters trainable."""
-    return Classifier(copy.deepcopy(encoder), classes)
+    return Classifier(copy.deepcopy(encoder).requires_grad_(True), classes)
 
 
 def frozen_from(encoder: SegmentEncoder, classes: int) -> Classifier:

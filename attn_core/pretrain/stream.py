@@ -28,8 +28,8 @@ class StreamBatches(EpochBatches[StreamBatch]):
     at the end of the stream that do not fill a piece are left out.
 
     Raises:
-        ValueError: if the texts do not fill one piece, a size is below 1, or ``seed`` is neither None nor an
-            integer of at least 0.
+        ValueError: if the texts do not fill one piece and one token more, a size is below 1, or ``seed`` is
+            neither None nor an integer of at least 0.
 
     Source: Liu et al. 2019, section 4.2 (texts end to end; here for a decoder).
     """

@@ -9,7 +9,7 @@ from attn_core.serving.request import Request
 
 
 class AsyncEngine:
-    """Serves any number of coroutines with one ``Engine``, whose steps run in a thread of their own.
+    """Serves any number of coroutines of one event loop with one ``Engine``, whose steps run in a thread of their own.
 
     A coroutine that has no new token takes the next step, for all requests; the others wait for it. So there is no
     background task to start or to stop. While it is in use, the engine should not be used directly.

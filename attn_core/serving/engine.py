@@ -121,7 +121,7 @@ class Engine:
     def step(self) -> dict[Completion, list[int]]:
         """One call of the model for a batch that the scheduler chooses: the new tokens of each request that got some.
 
-        If the call fails, all requests are as they were, and the step can be taken again.
+        If the call fails, all requests are as they were, and the step can be taken again; numbers drawn are gone.
         """
         for completion in self.scheduler.running:
             completion.drafts = []

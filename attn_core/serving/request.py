@@ -46,7 +46,9 @@ class Request:
             check_integer("seed", self.seed, at_least=0, at_most=2**63 - 1)
             if self.sampler is None:
                 raise ValueError(f"seed: expected a sampler to go with it, got {self.seed} and no sampler")
-        if isinstance(self.stop_strings, str) or not all(isinstance(s, str) and s for s in self.stop_strings):
+        strings = self.stop_strings
+        listed = isinstance(strings, Sequence) and not isinstance(strings, str)
+        if not listed or not all(isinstance(s, str) and s for s in strings):
             raise ValueError(f"stop_strings: expected strings that are not empty, got {shown(self.stop_strings)}")
         object.__setattr__(self, "stop_strings", tuple(self.stop_strings))
 

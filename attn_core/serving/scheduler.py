@@ -121,7 +121,8 @@ class Scheduler:
             self._grow(plan, completion, min(missing, left))
 
     def _fits(self, completion: Completion, tokens: int, spare: int = 0) -> bool:
-        needed = min(self.tables.blocks_needed({completion.sequence: tokens}), self.most_blocks)
+        held = sum(block >= 0 for block in self.tables.table(completion.sequence))  # of a cached prefix, for example
+        needed = min(self.tables.blocks_needed({completion.sequence: tokens}), self.most_blocks - held)
         return needed + spare <= self.tables.free_blocks
 
     def _free(self, completion: Completion) -> None:

@@ -84,7 +84,7 @@ def fit(
         ValueError: if a setting is out of range, ``loss`` returns something else, or ``checkpoint`` is damaged or of a
             run with another model, other data or other settings; if ``accumulate`` or several processes would split a
             batch that ``loss`` needs whole (``pair_loss``, for example), or several processes one for batch
-            normalisation. No parameter has changed then.
+            normalisation. No parameter has changed then, unless ``loss`` or ``validate`` returned something else later.
         OSError: if the checkpoint cannot be read or written.
         FloatingPointError: if the loss or its gradient became infinite or NaN; the message says at which step. The
             parameters are those before it, and the last checkpoint stands.

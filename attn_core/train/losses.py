@@ -25,8 +25,13 @@ def token_loss(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> tup
     Shapes: ``logits (…, V)``, ``target (…)`` of token ids, ``Vocab.PAD`` where padded; returns two scalars. With
     ``smoothing`` the target is the true token with probability 1 − smoothing, and otherwise any token at random.
 
+    Raises:
+        ValueError: if ``target`` has another shape.
+
     Source: Szegedy et al. 2016, section 7 (label smoothing).
     """
+    if target.shape != logits.shape[:-1]:
+        raise ValueError(f"target: expected shape {tuple(logits.shape[:-1])}, got {tuple(target.shape)}")
     flat = logits.flatten(0, -2).float()
     loss = functional.cross_entropy(
         flat, target.flatten(), ignore_index=Vocab.PAD, label_smoothing=smoothing, reduction="sum"

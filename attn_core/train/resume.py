@@ -19,10 +19,10 @@ from attn_core.train import distributed
 class History:
     """What happened in a training run.
 
-    ``losses`` holds the mean loss of each step before it, in nats per target token by default. ``validation`` holds one
-    dictionary per validation: the ``step`` after which it ran, the training ``seconds`` until then, and what
-    ``validate`` returned. ``seconds`` is the training time over all pieces of an interrupted run, without validation
-    and checkpoints.
+    ``losses`` holds the mean loss of each step's batch before the step, in nats per target token by default.
+    ``validation`` holds one dictionary per validation: the ``step`` after which it ran, the training ``seconds`` until
+    then, and what ``validate`` returned. ``seconds`` is the training time over all pieces of an interrupted run,
+    without validation and checkpoints.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -87,7 +87,8 @@ def _identity(model: nn.Module, batches: EpochBatches[Any]) -> dict[str, Any]:
     checksum = 0
     for batch in batches.epoch(0):
         for part in fields(batch):
-            checksum = zlib.crc32(getattr(batch, part.name).numpy(), checksum)
+            numbers = getattr(batch, part.name).detach().cpu().contiguous().reshape(-1)
+            checksum = zlib.crc32(numbers.view(torch.uint8).numpy(), checksum)
     return {
         "batches' batch_size": batches.batch_size,
         "batches' seed": batches.seed,

@@ -16,10 +16,10 @@ class TransformerConfig:
 
     ``vocab_size`` is the target's; ``source_vocab_size`` the source's, None where both share one vocabulary and one
     embedding. ``num_layers`` counts for each stack. ``num_kv_heads`` below ``num_heads`` is grouped-query attention.
-    ``dropout`` acts on embeddings and on what each sublayer adds. With ``norm_first`` layer norm stands before each
-    sublayer and once at the end of a stack (pre-norm, as most models since 2019); without it after each sum
-    (post-norm, as published). With ``share_query_key`` queries and keys of each self-attention have one projection, as
-    ``LSHAttention`` needs; those of a cross-attention keep two.
+    ``dropout`` acts on embeddings, in the feed-forward network, and on what each sublayer adds. With ``norm_first``
+    layer norm stands before each sublayer and once at the end of a stack (pre-norm, as most models since 2019); without
+    it after each sum (post-norm, as published). With ``share_query_key`` queries and keys of each self-attention have
+    one projection, as ``LSHAttention`` needs; those of a cross-attention keep two.
 
     The defaults are those of 2017. A model of the Llama family has ``norm_first=True``, ``norm=nn.RMSNorm`` (with its
     epsilon: ``partial(nn.RMSNorm, eps=1e-5)``), ``feed_forward=SwiGLU``, ``bias=False`` and ``scale_embedding=False``.
@@ -69,7 +69,7 @@ class TransformerConfig:
 
     @classmethod
     def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":
-        """The paper's base model, about 65 million parameters at its shared vocabulary of 37,000."""
+        """The paper's base model, 65 million parameters by its count, 63 by ours, for 37,000 tokens."""
         return cls(vocab_size)
 
     @classmethod

@@ -71,8 +71,9 @@ class ContrastivePair(nn.Module):
 
     def forward(self, images: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Logits ``(B, K)`` of each of B images with each of K texts."""
-        scale = self.log_scale.clamp(max=_HIGHEST).exp()
-        logits = scale * self.embed_images(images) @ self.embed_texts(tokens, lengths).T
+        with torch.no_grad():  # the parameter itself: a clamped copy would pass no gradient back, and stay
+            self.log_scale.clamp_(max=_HIGHEST)
+        logits = self.log_scale.exp() * self.embed_images(images) @ self.embed_texts(tokens, lengths).T
         return logits if self.bias is None else logits + self.bias
 
 

@@ -108,6 +108,10 @@ def test_tokens_that_are_not_there_are_refused():
             PackedKVCache.for_layers(tables, [pool], {sequence: tokens})
     with pytest.raises(ValueError, match="sequence: expected one of"):
         PackedKVCache.for_layers(tables, [pool], {sequence + 1: range(1)})
+    with pytest.raises(ValueError, match="pools: expected"):
+        PackedKVCache.for_layers(
+            tables, [BlockPool(len(pool.keys), pool.keys.shape[2] + 1, 4, 2)], {sequence: range(1)}
+        )
     for pools, tokens in (([], {sequence: range(1)}), ([pool], {})):
         with pytest.raises(ValueError, match="tokens: expected a pool and a sequence"):
             PackedKVCache.for_layers(tables, pools, tokens)

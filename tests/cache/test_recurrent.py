@@ -40,6 +40,14 @@ def test_token_by_token_linear_attention_gives_what_its_causal_call_does(sizes):
     assert state.longest == 9 and state.state[0].shape == (2, 2, 8, 6)
 
 
+def test_keys_without_a_feature_give_zeros_as_the_causal_call_does():
+    mechanism, (q, k, v) = LinearAttention(), inputs()
+    q, k, v = torch.full_like(q, -60.0).float(), torch.full_like(k, -60.0).float(), v.float()
+    state = LinearState(mechanism, 2, 2, 8, value_dim=5)
+    outputs = [state.attend(*piece) for piece in pieces((q, k, v), *[1] * 9)]
+    torch.testing.assert_close(torch.cat(outputs, 2), mechanism(q, k, v, causal=True))
+
+
 def test_half_precision_is_summed_in_float32():
     mechanism, (q, k, v) = Performer(8, 32), inputs(0.3, torch.bfloat16)
     out = of(mechanism).attend(q, k, v)

@@ -53,6 +53,17 @@ def test_chunks_give_what_tokens_one_by_one_give(tokens, decay, delta):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("reset", [-1e4, -1e30, -float("inf")])
+@pytest.mark.parametrize(("decay", "delta"), [one for one in FAMILY.values() if one[0]])
+def test_a_decay_that_erases_everything_leaves_the_decays_beside_it(decay, delta, reset):
+    tensors, options = draw(100, decay, delta, dtype=torch.float32, most=0.5)
+    options["log_decay"][:, :, [10, 70]] = reset
+    for one, other in zip(
+        linear_attention(*tensors, **options), linear_attention_plain(*tensors, **options), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
 @family
 def test_the_states_are_those_of_the_matrices_of_the_papers(decay, delta):
     (q, k, v), options = draw(9, decay, delta)

@@ -155,6 +155,7 @@ GOOD = Request([3, 5, 7], 9)
         (lambda: Request([1], 3, stop_ids=[None]), r"stop_ids: expected an integer of at least 0, got None"),
         (lambda: Request([1], 3, stop_strings="end"), r"stop_strings: expected strings that are not empty, got 'end'"),
         (lambda: Request([1], 3, stop_strings=[""]), r"stop_strings: expected strings that are not empty"),
+        (lambda: Request([1], 3, stop_strings=iter(["a"])), r"stop_strings: expected strings that are not empty"),
         (lambda: Request([1, VOCAB], 3), rf"prompt: expected token ids from 0 to {VOCAB - 1}, got {VOCAB}"),
         (
             lambda: Request([1] * 20, 14),
@@ -359,3 +360,12 @@ def test_a_model_in_training_is_served_in_evaluation_mode_and_left_as_it_was():
     model.train()
     ids += [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
     assert model.training and ids[0] == ids[1]
+
+
+def test_a_cached_prefix_does_not_keep_a_request_from_running_alone():
+    prompt = [3 + i % 8 for i in range(160)]
+    engine = Engine(shared_model(), num_blocks=10, block_size=16, token_budget=64, window=StreamingWindow(64, sinks=4))
+    for tokens in (prompt, [*prompt, *[7] * 160]):
+        done = engine.add(Request(tokens, 4, stop_ids=()))
+        engine.run()
+        assert done.finish_reason == "length"

@@ -172,6 +172,15 @@ def test_description_says_where_each_token_looks():
     assert "small maps" not in heatmap(weights=eye).describe()
 
 
+@pytest.mark.parametrize(
+    ("names", "kind"), [(("encoder.layers.0", "encoder.layers.1"), "layer"), (("dot", "β = 1"), "map")]
+)
+def test_description_calls_a_map_a_layer_only_if_it_is_one(names, kind):
+    eye = torch.eye(5)[None, [0, 2, 1, 3]]
+    said = heatmap(weights=dict.fromkeys(names, eye), layer=1, title="Cross").describe()
+    assert said.startswith(f"Cross, {kind} {names[1]}: heatmap")
+
+
 def test_picture_shows_the_layer_and_head_chosen():
     assert heatmap().picture() != heatmap(head=1).picture()
 
