@@ -12,7 +12,7 @@ from attn_book.alignment import alignment_error as right_error
 from attn_book.alignment import true_sources
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_TRAIN = ("chapters/02_bahdanau", "Training with teacher forcing")
+_TRAIN = ("chapters/02_bahdanau", "BLEU and the alignment error")
 _LINKS = ("chapters/02_bahdanau", "Sentences whose alignment is known")
 _PEOPLE = ("chapters/03_luong", "Real sentences from Tatoeba")
 

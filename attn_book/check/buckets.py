@@ -100,8 +100,8 @@ met = Check(
 def _cluster_cases(draw: Inputs) -> Iterator[Case]:
     size, count = draw.whole(3, 5), draw.whole(3, 4)
     x = functional.normalize(draw.normal(draw.whole(80, 99), size), dim=1)
-    yield Case("one step", (x, x[:count], 1))
-    yield Case("two steps", (x, x[-count:], 2))
+    yield Case("one step", (x, x[:count].clone(), 1))
+    yield Case("two steps", (x, x[-count:].clone(), 2))
     # All vectors lie close together, and the last centre points the other way.
     near = functional.normalize(torch.eye(size)[0] + 0.1 * draw.normal(20, size), dim=1)
     far = torch.cat([near[:2], -near[:1]])

@@ -186,10 +186,13 @@ class Check:
         """The first known mistake that gives the same results as the answer.
 
         They are compared on all cases; if no mistake fits, on the wrong ones; and if none fits these, perhaps because
-        of a second mistake on the edge cases, on the wrong ones that are not edge cases.
+        of a second mistake on the edge cases, on the wrong ones that are not edge cases. A mistake that would have
+        spoilt a case that is right, and no edge case, is not the reader's.
         """
-        usual = [i for i in wrong if not cases[i].edge]
-        for numbers in (range(len(cases)), wrong, usual):
+        usual = [i for i, case in enumerate(cases) if not case.edge]
+        right = [i for i in usual if i not in wrong]
+        usually_wrong = [i for i in usual if i in wrong]
+        for numbers in (range(len(cases)), wrong + right, usually_wrong and usually_wrong + right):
             for known in self.misconceptions if numbers else ():
                 if all(outcomes[i].same(_Outcome.of(self.use, known.answer, cases[i]), self.close) for i in numbers):
                     return known

@@ -149,7 +149,7 @@ score_gradient = Check(
     misconceptions=[
         Misconception(
             lambda weights, values, upstream: upstream @ values.mT,
-            "that is the gradient with respect to the weights",
+            "the result is the gradient with respect to the weights",
             "One step is missing: the softmax.",
             _GRADIENT,
         ),

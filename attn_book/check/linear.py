@@ -83,7 +83,7 @@ series = Check(
     hints=[
         "(q·k)² is the sum over a and b of (q_a q_b)(k_a k_b): a product of features, one for each pair (a, b).",
         "The factor 1/2 must be shared between query and key: 1/√2 for each.",
-        "torch.cat([ones, x, squares / √2], −1), with squares = (x[..., :, None] * x[..., None, :]).flatten(−2).",
+        "torch.cat([ones, x, squares / 2**0.5], -1), with squares = (x[..., :, None] * x[..., None, :]).flatten(-2).",
     ],
 )
 

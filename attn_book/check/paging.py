@@ -182,7 +182,7 @@ blocks_touched = Check(
         ),
     ],
     hints=[
-        "Slide the window along: len({position // block for position in range(end − window, end)}), for many ends.",
+        "Slide the window along: len({position // block for position in range(end - window, end)}), for many ends.",
         (
             "It touches the fewest blocks if it begins with a block, and the most if it begins with the last "
             "word of a block."

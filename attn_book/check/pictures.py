@@ -118,6 +118,8 @@ def _caption_cases(draw: Inputs) -> Iterator[Case]:
         known[:, 0] = 3  # all begin with the same word
         which = torch.cat([torch.tensor([0, 0, 0, 1]), draw.ids(size, number - 4)])
         yield Case(name, (known[which],))
+    turned = torch.cat((known[:3], known[:3].flip(1)))  # the same words in another order
+    yield Case("captions and their words in reverse", (turned,))
     yield Case("captions that all differ", (torch.arange(12).view(6, 2),), edge=True)
     yield Case("captions that are all alike", (known[:1].expand(7, -1),), edge=True)
     yield Case("a single caption", (known[:1],), edge=True)
@@ -180,7 +182,7 @@ floor = Check(
     ],
     hints=[
         "If a picture has m equal captions, the best it can do is to give each 1/m, and it loses log m.",
-        "(captions[:, None] == captions).all(−1) compares all pairs. Count in each row.",
+        "(captions[:, None] == captions).all(-1) compares all pairs. Count in each row.",
     ],
 )
 

@@ -18,7 +18,8 @@ _TASK = ("chapters/18_pretraining", "Masked language modelling: a task made from
 
 def _hidden_cases(draw: Inputs) -> Iterator[Case]:
     rows, words, size = draw.whole(2, 4), draw.whole(20, 30), draw.whole(30, 60)
-    mask, pad = draw.whole(1, 5), 0
+    mask = draw.whole(1, 5)
+    pad = (mask + draw.whole(1, 5)) % 6  # another one of the ids below 6
     tokens, others = 6 + draw.ids(size, rows, words), 6 + draw.ids(size, rows, words)
     others += others == tokens  # another word is another word
     fate, chosen = draw.uniform(rows, words), draw.mask(rows, words)

@@ -80,8 +80,8 @@ softmax_with_mask = Check(
         ),
         Misconception(
             lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(-1),
-            "masked scores are −∞ and a fully masked row is not handled",
-            "In such a row −∞ − (−∞) is NaN. It gets zeros.",
+            "a fully masked row is not handled",
+            "Its sum is 0, and 0/0 is NaN, as is −∞ − (−∞) where masked scores are −∞. It gets zeros.",
             _MASKS,
         ),
         Misconception(

@@ -237,7 +237,7 @@ pattern = Check(
         ),
     ],
     hints=[
-        "position[:, None] − position is the distance of each pair, (n, n).",
+        "position[:, None] - position is the distance of each pair, (n, n).",
         "A pair is in the window if the dilation divides its distance and it is at most w · dilation.",
         "marked[None] is True in whole columns, marked[:, None] in whole rows. Join all three with |.",
     ],

@@ -26,6 +26,7 @@ double = Check(
         Misconception(lambda x: x + 2, "2 is added", "Adding is not doubling.", READ),
         Misconception(lambda x: 2 / x, "it is divided", "Dividing is not doubling.", READ),
         Misconception(lambda x: x.view(7), "it is reshaped", "Reshaping is not doubling.", READ),
+        Misconception(lambda x: 2 * x if x.any() else x + 3, "zeros are not doubled", "They are.", READ),
     ],
     hints=["Think of two.", "Multiply."],
 )
@@ -73,8 +74,12 @@ def test_a_known_mistake_is_named_with_where_to_read():
     ]
 
 
-def test_a_mistake_is_known_where_it_shows_even_if_all_else_is_right():
-    assert "2 is added" in said(lambda x: 2 * x if x.any() else x + 2)
+def test_a_mistake_that_would_have_spoilt_a_usual_case_is_not_named_where_that_case_is_right():
+    assert "comes out when" not in said(lambda x: 2 * x if x.any() else x + 2)
+
+
+def test_a_mistake_of_the_edge_cases_is_known():
+    assert "zeros are not doubled" in said(lambda x: x + x if x.any() else x + 3)
 
 
 def test_the_first_of_two_mistakes_is_known_where_the_second_does_not_show():
