@@ -59,3 +59,12 @@ def test_paper_and_a_page_without_scripts_show_everything(visit):
     assert page.locator(".unanswered").first.is_visible()
     plain = visit(PAGES[0], java_script_enabled=False).page
     assert plain.locator(".unanswered, form.prediction").count() == 0
+
+
+@pytest.mark.parametrize(("what", "waits"), [(".answer", True), (".after-answer", False)])
+def test_a_page_says_what_else_belongs_to_an_answer_and_what_no_more(visit, what, waits):
+    marked = [page for page in PAGES if site.parsed(page).select(what)]
+    assert marked
+    for path in marked:
+        shown = visit(path).page.locator(what)
+        assert [element.is_visible() for element in shown.all()] == [not waits] * shown.count()

@@ -4,14 +4,14 @@
 // What is said in English goes through here; a translated book brings its words in a plain object.
 const say = (text) => globalThis.attentionBookWords?.[text] ?? text;
 
-// The outputs of the next cell that has some, and what follows up to the next section, cell of open code or box, unless
-// that box is a claim that the answer refutes. A page ends an answer earlier by `:::{div} after-answer`, and adds what
-// it says before that cell by `:::{div} answer`. Nothing if a widget is among them: to try it out is a way to find the answer.
+// The outputs of the next cell that has some, and what follows up to the next section, cell of open code or box. A page
+// ends an answer earlier by `:::{div} after-answer`, and adds to it what has the class `answer`. Nothing if a
+// widget is among them: to try it out is a way to find the answer.
 function answerOf(box) {
   const after = [];
   for (let next = box.nextElementSibling; next; next = next.nextElementSibling) after.push(next);
   const isEnd = (element) =>
-    element.matches("section, .after-answer, .admonition:not(.erratum)") ||
+    element.matches("section, .after-answer, .admonition:not(.answer)") ||
     (element.matches(".cell") && !element.querySelector("details.above-input"));
   const isFirst = (element) => element.matches("section, .admonition") || element.querySelector(".cell_output");
   const at = after.findIndex(isFirst);
