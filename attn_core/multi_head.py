@@ -18,6 +18,7 @@ from attn_core.contract import (
     check_vectors,
     kind,
     settings,
+    shown,
 )
 from attn_core.mechanisms.dense import Dense, is_plain_softmax
 from attn_core.positions import RelativePositions
@@ -292,6 +293,8 @@ class MultiHeadAttention(nn.Module):
             return q, bias
         query_positions = _positions(queries, before)
         position_bias = self.positions.bias(query_positions, torch.arange(k.shape[2], device=k.device))
+        if position_bias is not None and position_bias.shape[-3] != self.num_heads:
+            raise ValueError(f"positions: expected some for {self.num_heads} heads, got {shown(self.positions)}")
         if position_bias is not None and bias is not None:
             check_bias(bias, (len(queries), self.num_heads, queries.shape[1], k.shape[2]), k.device)
             position_bias = bias + position_bias

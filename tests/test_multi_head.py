@@ -439,7 +439,7 @@ X = torch.zeros(2, 3, 12)
         ),
         (lambda: MultiHeadAttention(12, 4, head_dim=0), "head_dim: expected an integer of at least 1"),
         (lambda: MultiHeadAttention(12, 4, key_dim=2.0), "key_dim: expected an integer"),
-        (lambda: MultiHeadAttention(12, 3, positions=ALiBi(4))(X), "bias: expected a shape that broadcasts to"),
+        (lambda: MultiHeadAttention(12, 3, positions=ALiBi(4))(X), "positions: expected some for 3 heads"),
         (lambda: MultiHeadAttention(12, 3, positions=Rotary(8))(X), "x: expected a floating tensor"),
         (lambda: make(12, 3)(X[0]), r"queries: expected a floating tensor of shape \(batch, length, 12\)"),
         (lambda: make(12, 3)(X.long()), "queries: expected a floating tensor .* got torch.int64"),
@@ -521,3 +521,8 @@ def test_norms_of_queries_and_keys_may_return_float32_under_autocast():
 def test_positions_must_be_made():
     with pytest.raises(ValueError, match="^positions: "):
         MultiHeadAttention(8, 2, positions=Rotary)
+
+
+def test_a_bias_of_positions_has_a_row_for_each_head():
+    with pytest.raises(ValueError, match="^positions: expected some for 4 heads"):
+        MultiHeadAttention(8, 4, positions=ALiBi(1))(torch.randn(1, 3, 8))

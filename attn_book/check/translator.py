@@ -215,8 +215,8 @@ def _beam_cases(draw: Inputs) -> Iterator[Case]:
         scores = -5 - draw.uniform(beams).cumsum(0)
         yield Case(name, (scores, logs, torch.zeros(beams, dtype=torch.bool), draw.whole(0, 2)))
     ended = torch.arange(beams) == 1
-    yield Case("a step with a finished beam", (scores, logs, ended, 1), edge=True)
-    yield Case("a step in which all beams are finished", (scores, logs, torch.ones_like(ended), 1), edge=True)
+    yield Case("a step with a finished beam", (scores, logs, ended, draw.whole(2, 4)), edge=True)
+    yield Case("a step in which all beams are finished", (scores, logs, torch.ones_like(ended), 3), edge=True)
     first = torch.full((beams,), -math.inf).index_fill(0, torch.tensor(0), 0.0)
     yield Case("the first step, where only one beam counts", (first, logs, torch.zeros_like(ended), 1), edge=True)
 

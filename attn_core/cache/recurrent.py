@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from attn_core import masks
 from attn_core.cache.protocol import Cache
-from attn_core.contract import accum_dtype, without_autocast
+from attn_core.contract import accum_dtype, kind, without_autocast
 from attn_core.mechanisms.linear import LinearAttention, features, linear_attention_step, shares
 from attn_core.mechanisms.performer import Performer
 
@@ -33,6 +33,9 @@ class RecurrentState(Cache):
         tokens count, where ``lengths (B,)`` are given.
         """
         tokens = k.shape[2]
+        if k.shape[:2] != self.state[0].shape[:2]:
+            rows, heads = self.state[0].shape[:2]
+            raise ValueError(f"k: expected {rows} rows of {heads} heads, as the state has, got {kind(k)}")
         self._grown(tokens, lengths)  # for its errors
         state, out = self.state, q.new_zeros(*q.shape[:3], v.shape[3])
         counted = None if lengths is None else masks.length_mask(lengths, tokens).to(k.device)

@@ -118,10 +118,11 @@ def linear_attention(
                 out = q @ states[:, :, None, :-1] + (q @ k[:, :, None].mT).tril() @ v[:, :, None]
                 return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
             log_decay = torch.zeros_like(beta)
+        decay = functional.pad((log_decay if each else log_decay[..., None]).to(dtype), (0, 0, 0, fill))
         # exp(-100) is nothing beside any other factor, and sums of larger numbers would lose the decays beside them.
-        decay = (log_decay if each else log_decay[..., None]).to(dtype).clamp(min=-100.0)
-        decay = functional.pad(decay, (0, 0, 0, fill))
-        grown = decay.unflatten(2, (chunks, -1)).cumsum(3)  # from the chunk's beginning up to and with each token
+        # (clamp gives a gradient with other strides than torch.compile expects.)
+        decay = torch.maximum(decay.unflatten(2, (chunks, -1)), decay.new_full((), -100.0))
+        grown = decay.cumsum(3)  # from the chunk's beginning up to and with each token
         total = grown[..., -1, :]  # (B, G, C, D or 1)
         until_end = (k * (total[..., None, :] - grown).exp()).mT
         written, erased = v, None

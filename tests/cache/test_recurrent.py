@@ -40,6 +40,14 @@ def test_token_by_token_linear_attention_gives_what_its_causal_call_does(sizes):
     assert state.longest == 9 and state.state[0].shape == (2, 2, 8, 6)
 
 
+@pytest.mark.parametrize(("rows", "heads"), [(1, 2), (2, 1)])
+def test_a_state_of_another_size_is_refused(rows, heads):
+    state = LinearState(LinearAttention(), rows, heads, 8, value_dim=5)
+    with pytest.raises(ValueError, match="^k: expected"):
+        state.attend(*(x[:, :, :1] for x in inputs()))
+    assert state.longest == 0
+
+
 def test_keys_without_a_feature_give_zeros_as_the_causal_call_does():
     mechanism, (q, k, v) = LinearAttention(), inputs()
     q, k, v = torch.full_like(q, -60.0).float(), torch.full_like(k, -60.0).float(), v.float()
@@ -96,4 +104,4 @@ def test_wrong_input_is_named():
     with pytest.raises(ValueError, match="^lengths: expected an int64 or int32 tensor"):
         state.truncate([0, 0])
     with pytest.raises(NotImplementedError):
-        RecurrentState(Performer(4, 8), (torch.zeros(2, 3),)).attend(q, k, v)
+        RecurrentState(Performer(4, 8), (torch.zeros(2, 2),)).attend(q, k, v)

@@ -410,7 +410,7 @@ DECODING = [
         for name, prompts, said in (
             ("no prompts", [], r"prompts: expected at least one, and a token id in each, got \[\]$"),
             ("an empty prompt", [[4], []], r"prompts: expected at least one, and a token id in each, got .*4.*$"),
-            ("ids of floats", [[4.0]], "tokens: expected an int64 or int32 tensor with 2 axes, got torch.float32"),
+            ("ids of floats", [[4.0]], r"prompts: expected token ids, got \[\[4.0\]\]"),
             ("a negative id", [[-1]], "tokens: expected token ids from 0 to 6, got -1$"),
         )
     ),

@@ -310,7 +310,7 @@ LAYERS = [
         "positions": positions.Sinusoidal(8)},
         "positions: expected some inside the scores, as Rotary or ALiBi, got Sinusoidal$"),
     Row("positions of other heads", layer(positions=positions.ALiBi(4)), {"queries": numbers(1, 3, 8)},
-        r"bias: expected a shape that broadcasts to \(1, 2, 3, 3\), got \(4, 3, 3\)$"),
+        r"positions: expected some for 2 heads, got ALiBi\(num_heads=4\)$"),
     Row("positions of another head size", layer(positions=positions.Rotary(8)), {"queries": numbers(1, 3, 8)},
         r"x: expected a floating tensor \(batch, heads, length, 8\), got torch.float32 of shape \(1, 2, 3, 4\)$"),
     Row("mechanism: the class", MultiHeadAttention, {"model_dim": 8, "num_heads": 2, "mechanism": attn_core.Dense},
