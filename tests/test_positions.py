@@ -252,3 +252,8 @@ def test_llama_3s_frequencies():
 def test_rotary_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         Rotary(8, **options)
+
+
+def test_integers_are_not_rotated():
+    with pytest.raises(ValueError, match="^x: expected a floating tensor"):
+        Rotary(4).rotate(torch.ones(1, 1, 3, 4, dtype=torch.int64), torch.arange(3))

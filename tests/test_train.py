@@ -338,3 +338,8 @@ def test_another_loss_takes_the_place_of_the_default():
     quiet(model(), loss=by_hand, device="cpu", precision=torch.bfloat16)
     assert dtypes == [torch.float32] * 13 + [torch.bfloat16] * 13
     assert min(quiet(model(), loss=smoothed, device="cpu").losses) > min(plain.losses)
+
+
+def test_a_target_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match=r"^target: expected shape \(2, 3\), got \(3, 2\)"):
+        token_loss(torch.randn(2, 3, 5), torch.ones(3, 2, dtype=torch.long))

@@ -294,3 +294,9 @@ GLOBAL = {"global_k": ONES, "global_v": ONES}
 def test_wrong_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("sizes", [(-1, 1), (1, -1), (1.5, 1), (1, 1, 0)])
+def test_a_window_is_whole_numbers(sizes):
+    with pytest.raises(ValueError, match="^(before|after|dilation): expected an integer"):
+        sliding_window_attention(*torch.randn(3, 1, 1, 4, 2), *sizes)

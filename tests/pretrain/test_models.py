@@ -282,3 +282,9 @@ def test_retrieval_counts_the_queries_whose_own_is_nearest_by_cosine():
     assert retrieval_accuracy(queries, torch.ones(3, 2)) == 0.0
     with pytest.raises(ValueError, match="candidates: expected the shape of queries"):
         retrieval_accuracy(queries, candidates[:2])
+
+
+def test_a_classifier_tuned_from_a_frozen_encoder_trains_all_of_it():
+    frozen = frozen_from(SegmentEncoder(CONFIG), 2).encoder
+    assert all(parameter.requires_grad for parameter in tuned_from(frozen, 2).parameters())
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
