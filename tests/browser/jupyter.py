@@ -51,10 +51,11 @@ def serve(application: str, home: Path, python: str = sys.executable) -> Iterato
     with (home / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
-            while not (found := list((home / "runtime").glob("jpserver-*.json"))):
+            # The file is there before what it holds is.
+            while not (found := "".join(path.read_text() for path in (home / "runtime").glob("jpserver-*.json"))):
                 assert server.poll() is None, (home / "log").read_text()
                 time.sleep(0.1)
-            yield SimpleNamespace(**json.loads(found[0].read_text(encoding="utf-8")))
+            yield SimpleNamespace(**json.loads(found))
         finally:
             server.terminate()  # its kernels end with it
             server.wait(PATIENCE)

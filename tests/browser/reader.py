@@ -85,9 +85,16 @@ def drive(page):
     used = page.evaluate(DRIVE)
     # A dialog stays until it is closed, and then its button has the focus, and a tooltip.
     page.keyboard.press("Escape")
-    page.evaluate("document.activeElement.blur()")
+    leave(page)
     page.wait_for_load_state("networkidle")
     return used
+
+
+def leave(page):
+    """Point at nothing, and wait until no tooltip is there: it fades, and would be read half transparent."""
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    page.wait_for_function("!document.querySelector('.tooltip')")
 
 
 def scroll_through(page):
@@ -138,10 +145,7 @@ def turn_dark(page):
     for _ in range(3):
         if theme(page) != "dark":
             page.locator("button.theme-switch-button:visible").first.click()
-    # The button's tooltip fades in, and would be read half transparent.
-    page.mouse.move(0, 0)
-    page.evaluate("document.activeElement.blur()")
-    page.wait_for_function("!document.querySelector('.tooltip')")
+    leave(page)
     settle(page)
 
 
