@@ -22,8 +22,9 @@ from attn_core.vision.patches import check_images
 class ImageEncoder(nn.Module):
     """A small convolutional network that leaves one vector per region: the memory that a decoder looks at.
 
-    Each of its three layers halves the image, so a region is 8 pixels wide; its vector has seen 17 pixels around it,
-    and a learned position says where it is. The memory's ``final`` is the mean of the regions.
+    Each of its three layers halves the image, so a region is 8 pixels wide; its vector has seen a square of 17 pixels
+    around its upper left corner, and a learned position says where it is. The memory's ``final`` is the mean of the
+    regions.
 
     Raises:
         ValueError: if a size is below 1, ``memory_dim`` is below 2, or 8 does not divide ``image_size``; in use, if

@@ -1,6 +1,6 @@
 """Checks for the book's exercises and for attention layers, and broken attention layers to try them on."""
 
-from attn_book.check.alignment import alignment_error_rate, leak
+from attn_book.check.alignment import alignment_error, leak
 from attn_book.check.biases import alibi_bias, relative_bias
 from attn_book.check.broken_layers import SPECIMENS, StepByStep, reveal, specimen
 from attn_book.check.buckets import k_means, met
@@ -39,7 +39,7 @@ __all__ = [
     "StepByStep",
     "add_norm",
     "alibi_bias",
-    "alignment_error_rate",
+    "alignment_error",
     "dot_product_attention",
     "bahdanau_context",
     "beam_step",

@@ -62,9 +62,8 @@ def _pooled(maps: list[Tensor], links: list[Links], hits: Any = _hits) -> float:
     return _share_wrong([hit for weights, pairs in zip(maps, links, strict=True) for hit in hits(weights, pairs)])
 
 
-alignment_error_rate = Check(
-    "alignment_error_rate",
-    function="alignment_error",
+alignment_error = Check(
+    "alignment_error",
     answer=right_error,
     cases=_error_cases,
     misconceptions=[

@@ -64,6 +64,7 @@ SOURCES = {
     },
     "11_kv_cache": {"0.625": "the mean of 1 and 0.25", "671": "DeepSeek-AI 2025, section 4.2"},
     "12_serving": {
+        "1.6": "seconds by steps, with drafts and without: results/serving.json",
         "19": "Kwon et al. 2023, section 6.1: the mean of the Alpaca data's prompts",
         "1960": "a decade",
         "26": "Kwon et al. 2023, section 7.1",
