@@ -63,4 +63,4 @@ def test_the_first_page_says_how_long_the_book_is():
     chapters = sorted((heads.ROOT / "chapters").glob("[0-9][0-9]_*.ipynb"))
     hours = sum(heads.reading_minutes(nbformat.read(path, as_version=4)) for path in chapters) / 60
     said = (heads.ROOT / "index.md").read_text(encoding="utf-8")
-    assert "Twenty-one chapters, about twelve hours" in said and len(chapters) == 21 and 11.75 < hours < 12.25
+    assert "Twenty-one chapters, about twelve hours" in said and len(chapters) == 21 and 11.5 < hours < 12.5
