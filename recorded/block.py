@@ -3,7 +3,7 @@
 The changes of ``LADDER`` are added one after another. Those of ``BESIDE`` are each made alone, to the model that has
 the ladder's changes up to rotary positions. Every model is trained at two learning rates with three seeds, and three of
 them at two higher ones. Of each are kept the training curve, the loss of unseen stories, the largest score of its
-attention, the weight on the first token, and the size of the residual stream after each layer.
+attention, the weight of its heads on the tokens <bos>, and the size of the residual stream after each layer.
 """
 
 import importlib
@@ -154,11 +154,14 @@ def measured(model: LanguageModel, batch: Tensor) -> dict[str, Any]:
         loss = loss_of(model, batch)
     for hook in hooks:
         hook.remove()
-    late = [one[:, :, LENGTH // 2 :] for (one,) in maps.values()]
+    begins = (batch[:, :-1] == Vocab.BOS).float()  # a row holds several stories, each with its own <bos>
+    late = [one[:, :, LENGTH // 2 :] @ begins[:, None, :, None] for (one,) in maps.values()]
+    uniform = begins.cumsum(-1) / torch.arange(1, LENGTH + 1)
     return {
         "loss": loss.item(),
         "score": largest_score(model, batch),
-        "first": [one[..., 0].mean((0, 2)).tolist() for one in late],
+        "bos": [one.mean((0, 2, 3)).tolist() for one in late],
+        "uniform": uniform[:, LENGTH // 2 :].mean().item(),
         "stream": sizes,
     }
 

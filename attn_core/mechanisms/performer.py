@@ -33,7 +33,7 @@ def features(x: Tensor, projection: Tensor) -> Tensor:
 
 
 def performer_plain(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, causal: bool = False) -> Tensor:
-    """The idea in plain PyTorch, without what keeps large features from overflowing.
+    """The idea in plain PyTorch, without what keeps the features of long vectors from vanishing.
 
     Shapes: the contract's, with as many key-value heads as heads; ``projection (m, D)``. The products are bracketed
     from the right, ``φ(q) (φ(k)ᵀ v)``, so no matrix of T × S weights arises; the causal form keeps running sums.
