@@ -54,6 +54,7 @@ SOURCES = {
         "1,000,000": "Qwen Team 2025, and the configuration of Qwen2.5",
         "4.5": "a name: GLM-4.5",
         "0.15": "no biases and rotary at the lower rate: results/block.json",
+        "0.08": "the same at the higher rate",
         "22": "Dehghani et al. 2023, a model with 22 billion parameters",
         "4.57": "the version of transformers whose code the table was checked against",
         "28": "the configuration of Qwen2.5 7B",
