@@ -98,7 +98,11 @@ def run_all(page: Any) -> list[dict[str, Any]]:
 
 
 def scroll(page: Any, cell: int, ready: str, card: Any = None) -> None:
-    """Make a cell the active one and scroll to it, until `ready`, a JavaScript function of the card, says so."""
-    page.evaluate(f"cell => {{ {NOTEBOOK}.content.activeCellIndex = cell; }}", cell)
-    script = f"([cell, card]) => {{ {NOTEBOOK}.content.scrollToItem(cell, 'start'); return ({ready})(card); }}"
+    """Make a cell the active one and scroll to it, until `ready`, a JavaScript function of the card, says so twice.
+
+    Once is not enough: JupyterLab lays cells out again as it learns their heights, and what was in view leaves it.
+    """
+    page.evaluate(f"cell => {{ {NOTEBOOK}.content.activeCellIndex = cell; window.readyTimes = 0; }}", cell)
+    again = f"window.readyTimes = ({ready})(card) ? window.readyTimes + 1 : 0; return window.readyTimes > 1;"
+    script = f"([cell, card]) => {{ {NOTEBOOK}.content.scrollToItem(cell, 'start'); {again} }}"
     page.wait_for_function(script, arg=[cell, card], polling=500)

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.browser
 ITS_OWN = "Cannot read properties of undefined (reading 'schema')"
 VIEW = "application/vnd.jupyter.widget-view+json"
 CARD = "cell => jupyterapp.shell.currentWidget.content.widgets[cell].node.querySelector('.attn-card')"
-SEEN = "card => card.checkVisibility({ contentVisibilityAuto: true })"
+# An active cell out of view stays on the page, with no height and an opacity of 0.
+SEEN = "card => card.checkVisibility({ contentVisibilityAuto: true, opacityProperty: true })"
 GONE = f"card => !({SEEN})(card)"
 
 
@@ -103,7 +104,8 @@ def visit(browser, server, view, path, known="never"):
             jupyter.scroll(page, number, SEEN, card)
             assert drawn.faults(card, name, theme(page)) == [], name
             assert drawn.watched(card, name) == left
-            wear(page)  # now in view, while JupyterLab hides everything for a moment
+            wear(page)  # now in view, while JupyterLab hides everything for a moment, and may lay out the cells anew
+            jupyter.scroll(page, number, SEEN, card)
             assert drawn.faults(card, name, theme(page)) == [], name
             use(page, card, name)
         assert [error for error in seen.wrong if known not in error] == []
