@@ -92,8 +92,7 @@ def contract(
         check_mask(mask, (batch, heads, queries, keys), q.device)
     if bias is not None:
         check_bias(bias, (batch, heads, queries, keys), q.device)
-    if not isinstance(causal, bool):
-        raise ValueError(f"causal: expected True or False, got {shown(causal)}")
+    check_flags(causal=causal)
     check_scale(scale)
     return Call(q, k, v, mask, bias, causal, 1.0 / math.sqrt(size) if scale is None else float(scale))
 
@@ -228,23 +227,46 @@ def check_integer(name: str, value: int, *, at_least: int = 1, at_most: int | No
         raise ValueError(f"{name}: expected an integer {bounds}, got {shown(value)}")
 
 
+def check_flags(**flags: bool) -> None:
+    """Each is True or False: a text such as "no" would count as True."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name}: expected True or False, got {shown(value)}")
+
+
+def check_number(name: str, value: float, *, at_least: float | None = None, above: float = 0) -> None:
+    """``value`` is a finite number: ``at_least`` so great or, without that, ``above`` another."""
+    bounds = f"above {above}" if at_least is None else f"of at least {at_least}"
+    if not is_number(value) or not value < math.inf or (value <= above if at_least is None else value < at_least):
+        raise ValueError(f"{name}: expected a finite number {bounds}, got {shown(value)}")
+
+
 def check_soft_cap(soft_cap: float | None) -> None:
     """``soft_cap`` is None or a finite number above 0."""
-    number = isinstance(soft_cap, Real) and not isinstance(soft_cap, bool)
-    if soft_cap is not None and not (number and 0 < soft_cap < math.inf):
+    if soft_cap is not None and not (is_number(soft_cap) and 0 < soft_cap < math.inf):
         raise ValueError(f"soft_cap: expected None or a finite number above 0, got {shown(soft_cap)}")
 
 
 def check_dropout(dropout: float) -> None:
     """``dropout`` is a probability below 1."""
-    if not is_number(dropout) or not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout: expected a probability in [0, 1), got {shown(dropout)}")
+    check_share("dropout", dropout, "a probability")
 
 
-def check_lengths(lengths: Tensor, batch: int) -> None:
-    """There is one length for each row of the batch; ``masks.length_mask`` checks the lengths themselves."""
+def check_share(name: str, share: float, what: str = "a share") -> None:
+    """``share`` is at least 0 and below 1."""
+    if not is_number(share) or not 0.0 <= share < 1.0:
+        raise ValueError(f"{name}: expected {what} in [0, 1), got {shown(share)}")
+
+
+def check_lengths(lengths: Tensor, batch: int, full: str | None = None) -> None:
+    """There is one length for each row of the batch; ``masks.length_mask`` checks the lengths themselves.
+
+    ``full`` names what may not be empty.
+    """
     if lengths.shape != (batch,):
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
+    if full is not None and not lengths.is_meta and int(lengths.min()) < 1:
+        raise ValueError(f"lengths: expected at least one token in each {full}, got {shown(lengths.tolist())}")
 
 
 def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
@@ -271,9 +293,13 @@ def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch
         raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
     if batch is not None and tokens.shape[0] != batch:
         raise ValueError(f"{name}: expected a batch of {batch}, as the source's, got {tokens.shape[0]}")
-    # On a GPU this would wait for the device at every step, and the embedding's own check speaks there.
-    if tokens.device.type == "cpu":
-        low, high = (int(x) for x in torch.aminmax(tokens))
+    check_ids(name, tokens, vocab_size)
+
+
+def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
+    """``ids`` lie within the vocabulary, where asking does not wait for a device; elsewhere PyTorch's check speaks."""
+    if ids.device.type == "cpu" and ids.numel():
+        low, high = (int(x) for x in torch.aminmax(ids))
         if low < 0 or high >= vocab_size:
             wrong = low if low < 0 else high
             raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {wrong}")

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import INTEGERS, accum_dtype, check_integer, kind, settings
+from attn_core.contract import INTEGERS, accum_dtype, check_integer, check_number, kind, settings, shown
 
 
 class RelativePositions(Protocol):
@@ -32,11 +32,13 @@ def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dt
     float64 at any position.
 
     Raises:
-        ValueError: if ``length`` is negative, ``dim`` below 1, or ``base`` not above 0.
+        ValueError: if ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not a floating one.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
     check_integer("length", length, at_least=0)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype: expected a floating one, got {dtype!r}")
     return _encode(torch.arange(length), dim, base).to(dtype)
 
 
@@ -56,7 +58,7 @@ class Sinusoidal(nn.Module):
     def __init__(self, dim: int, *, base: float = 10_000.0) -> None:
         super().__init__()
         check_integer("dim", dim)
-        _check_base(base)
+        check_number("base", base)
         self.dim, self.base = dim, base
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
@@ -92,8 +94,7 @@ class Learned(nn.Module):
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         _check_vectors(x, self.dim, offset)
         offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
-        if min(offsets, default=0) < 0:  # it would be counted from the end
-            raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
+        _check_least(offsets)
         end = max(offsets, default=0) + x.shape[1]
         if end > self.max_length:
             raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
@@ -115,7 +116,8 @@ class Rotary(nn.Module):
 
     Raises:
         ValueError: if ``head_dim`` or ``rotary_dim`` is not even, ``rotary_dim`` exceeds ``head_dim``, ``base`` is not
-            above 0, or ``scaling`` cannot be called; in use, if the heads have another size.
+            above 0, or ``scaling`` is no function; in use, if the heads have another size, the positions another shape
+            or kind, or ``scaling`` returns other than as many frequencies.
 
     Source: Su et al. 2021, eq. 15 and 34; Black et al. 2022, section 2.1.1 (a part of each head).
     """
@@ -133,15 +135,22 @@ class Rotary(nn.Module):
         rotary_dim = head_dim if rotary_dim is None else rotary_dim
         _check_even("rotary_dim", rotary_dim)
         check_integer("rotary_dim", rotary_dim, at_most=head_dim)
-        _check_base(base)
-        if scaling is not None and not callable(scaling):
-            raise ValueError(f"scaling: expected a function of the frequencies, as YaRN, got {kind(scaling)}")
+        check_number("base", base)
+        if scaling is not None and (not callable(scaling) or isinstance(scaling, type)):
+            raise ValueError(f"scaling: expected a function of the frequencies, as YaRN(2, 4096), got {shown(scaling)}")
         self.head_dim, self.rotary_dim, self.base, self.scaling = head_dim, rotary_dim, base, scaling
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape."""
+        """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape.
+
+        Positions are integers. They may be negative: the products depend on distances alone.
+        """
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
+        _check_positions("positions", positions, x.device)
+        if positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
+            expected = f"({x.shape[2]},) or ({x.shape[0]}, {x.shape[2]})"
+            raise ValueError(f"positions: expected shape {expected}, to go with x, got {tuple(positions.shape)}")
         angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
         if positions.dim() == 2:
             angles = angles[:, None]  # the same for all heads
@@ -166,10 +175,16 @@ class Rotary(nn.Module):
 class Interpolation:
     """Rotary frequencies divided by ``factor``: position interpolation.
 
+    Raises:
+        ValueError: if ``factor``, the new length over that of training, is not a finite number of at least 1.
+
     Source: Chen et al. 2023, eq. 4.
     """
 
     factor: float
+
+    def __post_init__(self) -> None:
+        check_number("factor", self.factor, at_least=1)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
         """``(n,)`` to ``(n,)``."""
@@ -177,13 +192,14 @@ class Interpolation:
 
 
 @dataclass(frozen=True)
-class NTKAware:
+class NTKAware(Interpolation):
     """Rotary frequencies of a higher base: the slowest is divided by ``factor``, the fastest is left as it is.
+
+    Raises:
+        ValueError: as ``Interpolation``.
 
     Source: Peng et al. 2024, section 3.1.
     """
-
-    factor: float
 
     def __call__(self, frequencies: Tensor) -> Tensor:
         """``(n,)`` to ``(n,)``."""
@@ -201,6 +217,10 @@ class YaRN:
     authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1 has
     ``YaRN(8, 8192, fast=4, magnitude=1)``.
 
+    Raises:
+        ValueError: if ``factor`` is below 1, ``trained`` no length, ``slow`` negative, ``fast`` not above it, or
+            ``magnitude`` not above 0.
+
     Source: Peng et al. 2024, section 3.2 and eq. 22; Grattafiori et al. 2024 (Llama 3).
     """
 
@@ -211,8 +231,14 @@ class YaRN:
     magnitude: float | None = None
 
     def __post_init__(self) -> None:
+        check_number("factor", self.factor, at_least=1)
+        check_integer("trained", self.trained)
+        check_number("slow", self.slow, at_least=0)
+        check_number("fast", self.fast, above=self.slow)
         if self.magnitude is None:
             object.__setattr__(self, "magnitude", 0.1 * math.log(self.factor) + 1)
+        else:
+            check_number("magnitude", self.magnitude)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
         """``(n,)`` to ``(n,)``."""
@@ -245,7 +271,17 @@ class ALiBi(nn.Module):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
         each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
+
+        Raises:
+            ValueError: if the positions are no integers, of other axes, or of different devices or batches.
         """
+        _check_positions("query_positions", query_positions)
+        _check_positions("key_positions", key_positions, query_positions.device)
+        rows = {len(x) for x in (query_positions, key_positions) if x.dim() == 2} - {1}
+        if len(rows) > 1:
+            raise ValueError(
+                f"key_positions: expected the {len(query_positions)} rows of the queries', got {kind(key_positions)}"
+            )
         # Small integers, bytes for example, would wrap around where the difference is negative or large.
         query_positions, key_positions = (
             x.to(torch.promote_types(x.dtype, torch.int64)) for x in (query_positions, key_positions)
@@ -266,12 +302,15 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
 
 def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
-    _check_base(base)
+    check_number("base", base)
     # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     frequencies = torch.arange(0, dim, 2, dtype=dtype, device=positions.device).mul_(-math.log(base) / dim).exp_()
     if scaling is not None:
-        frequencies = scaling(frequencies)
+        scaled, count = scaling(frequencies), len(frequencies)
+        if not isinstance(scaled, Tensor) or scaled.shape != frequencies.shape:
+            raise ValueError(f"scaling: expected a function that returns {count} frequencies, got {kind(scaled)}")
+        frequencies = scaled
     return positions[..., None].to(dtype) * frequencies
 
 
@@ -288,13 +327,23 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if isinstance(offset, Tensor):
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
+        if offset.device.type == "cpu":  # elsewhere this would wait for the device
+            _check_least(offset.tolist())
     elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
 
 
-def _check_base(base: float) -> None:
-    if not isinstance(base, int | float) or isinstance(base, bool) or not (math.isfinite(base) and base > 0):
-        raise ValueError(f"base: expected a finite number above 0, got {base!r}")
+def _check_least(offsets: list[int]) -> None:
+    if min(offsets, default=0) < 0:
+        raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
+
+
+def _check_positions(name: str, positions: Tensor, device: torch.device | None = None) -> None:
+    is_tensor = isinstance(positions, Tensor) and positions.dim() in (1, 2)
+    if not is_tensor or positions.dtype == torch.bool or positions.is_floating_point() or positions.is_complex():
+        raise ValueError(f"{name}: expected an integer tensor of shape (n,) or (B, n), got {kind(positions)}")
+    if device is not None and positions.device != device:
+        raise ValueError(f"{name}: expected device {device}, as the rest, got {positions.device}")
 
 
 def _check_even(name: str, size: int) -> None:

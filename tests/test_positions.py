@@ -184,6 +184,8 @@ X = torch.zeros(2, 3, 4)
             lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])),
             r"offset: expected an int64 or int32 tensor of shape \(2,\)",
         ),
+        (lambda: Sinusoidal(4)(X, offset=torch.tensor([0, -1])), "offset: expected integers of at least 0, got -1"),
+        (lambda: sinusoidal(3, 4, dtype=torch.int64), "dtype: expected a floating one, got torch.int64"),
         (lambda: Learned(0, 4), "max_length: expected an integer of at least 1, got 0"),
         (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),
         (lambda: Learned(8, 4)(X, offset=6), "x: expected positions below max_length 8, got position 8"),
@@ -247,6 +249,8 @@ def test_llama_3s_frequencies():
         ({"rotary_dim": 3}, "rotary_dim: expected an even size"),
         ({"rotary_dim": 10}, "rotary_dim: expected an integer from 1 to 8, got 10"),
         ({"scaling": 4.0}, "scaling: expected a function of the frequencies"),
+        ({"scaling": Interpolation}, "scaling: expected a function of the frequencies"),
+        ({"base": True}, "base: expected a finite number above 0, got True"),
     ],
 )
 def test_rotary_refuses(options, message):
@@ -257,3 +261,64 @@ def test_rotary_refuses(options, message):
 def test_integers_are_not_rotated():
     with pytest.raises(ValueError, match="^x: expected a floating tensor"):
         Rotary(4).rotate(torch.ones(1, 1, 3, 4, dtype=torch.int64), torch.arange(3))
+
+
+@pytest.mark.parametrize("value", [0, -2, 0.5, math.nan, math.inf, True, "4", None])
+@pytest.mark.parametrize("scaling", [Interpolation, NTKAware, lambda factor: YaRN(factor, 4096)])
+def test_a_factor_that_does_not_stretch_is_refused(scaling, value):
+    with pytest.raises(ValueError, match="^factor: expected a finite number of at least 1, got"):
+        scaling(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"trained": 0}, "trained"),
+        ({"trained": 4096.0}, "trained"),
+        ({"slow": -1}, "slow"),
+        ({"slow": "1"}, "slow"),
+        ({"slow": 4, "fast": 2}, "fast"),
+        ({"slow": 2, "fast": 2}, "fast"),
+        ({"fast": math.inf}, "fast"),
+        ({"magnitude": 0}, "magnitude"),
+        ({"magnitude": math.nan}, "magnitude"),
+    ],
+)
+def test_yarn_refuses(options, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        YaRN(**{"factor": 4, "trained": 4096, **options})
+
+
+WRONG_POSITIONS = {
+    "floats": torch.arange(3.0),
+    "booleans": torch.tensor([True, False, True]),
+    "a list": [0, 1, 2],
+    "none": None,
+    "too few": torch.arange(1),
+    "rows of others": torch.arange(9).view(3, 3),
+    "no axis": torch.tensor(5),
+    "three axes": torch.zeros(2, 1, 3, dtype=torch.int64),
+    "elsewhere": torch.arange(3, device="meta"),
+}
+
+
+@pytest.mark.parametrize("positions", WRONG_POSITIONS.values(), ids=WRONG_POSITIONS)
+def test_rotary_names_wrong_positions(positions):
+    with pytest.raises(ValueError, match="^positions: expected"):
+        Rotary(4).rotate(draw(2, 1, 3, 4), positions)
+
+
+@pytest.mark.parametrize("name", ["floats", "booleans", "a list", "none", "no axis", "three axes", "elsewhere"])
+def test_alibi_names_wrong_positions(name):
+    with pytest.raises(ValueError, match="^key_positions: expected"):
+        ALiBi(2).bias(torch.arange(3), WRONG_POSITIONS[name])
+    with pytest.raises(ValueError, match="^(query|key)_positions: expected"):
+        ALiBi(2).bias(WRONG_POSITIONS[name], torch.arange(3))
+    with pytest.raises(ValueError, match="^key_positions: expected the 2 rows"):
+        ALiBi(2).bias(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("scaling", [lambda frequencies: frequencies[:1], lambda frequencies: None])
+def test_other_numbers_of_frequencies_are_refused(scaling):
+    with pytest.raises(ValueError, match="^scaling: expected a function that returns 2 frequencies"):
+        Rotary(4, scaling=scaling).rotate(draw(1, 1, 3, 4), torch.arange(3))

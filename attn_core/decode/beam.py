@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_integer, is_number, shown
+from attn_core.contract import check_integer, check_number
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import Hypothesis, Stepper
 
@@ -34,8 +34,7 @@ def beam(
     """
     check_integer("max_length", max_length)
     check_integer("beam_size", beam_size)
-    if not (is_number(length_penalty) and math.isfinite(length_penalty) and length_penalty >= 0):
-        raise ValueError(f"length_penalty: expected a finite number of at least 0, got {shown(length_penalty)}")
+    check_number("length_penalty", length_penalty, at_least=0)
     size, device = source.shape[0], source.device
     state = model.init_state(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
     first_row = torch.arange(size, device=device)[:, None] * beam_size

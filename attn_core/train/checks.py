@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_integer, check_number, check_share, kind
 from attn_core.data import EpochBatches
 from attn_core.train import distributed
-from attn_core.train.schedules import check_positive, check_warmup
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -22,8 +21,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
     for name in ("epochs", "accumulate"):
         check_integer(name, arguments[name])
     for name in ("learning_rate", "clip"):
-        check_positive(name, arguments[name])
-    check_warmup(arguments["warmup"])
+        check_number(name, arguments[name])
+    check_share("warmup", arguments["warmup"])
     check_integer("seed", arguments["seed"], at_least=0, at_most=2**62)
     for name in ("validate_every", "checkpoint_every"):
         if arguments[name] is not None:
