@@ -1,6 +1,8 @@
 import math
 import random
+from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch.nn import functional
 
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.metrics import exact_match
-from attn_core.pretrain import masked_and_next_loss
+from attn_core.pretrain import masked_and_next_loss, next_token_loss
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import cosine, fit, smoothed_loss, target_loss, token_loss
 from attn_core.vision import pair_loss
@@ -50,6 +52,53 @@ def test_token_loss_is_the_sum_over_true_tokens_and_their_number():
     assert loss.item() == pytest.approx(float(sum(picked)), rel=1e-5) and count == 5
     assert token_loss(logits[0], target[0])[0].item() == pytest.approx(float(sum(picked[:3])), rel=1e-5)
     assert token_loss(logits.bfloat16(), target)[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(("padding_id", "counted"), [(0, 5), (2, 4), (None, 6), (-100, 6)])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_padding_id_is_the_callers(padding_id, counted, dtype):
+    logits, target = torch.randn(2, 3, 5), torch.tensor([[1, 4, 2], [3, 2, 0]], dtype=dtype)
+    kept = torch.ones(2, 3) if padding_id is None else (target != padding_id).float()
+    each = -logits.log_softmax(-1).gather(-1, target.long()[..., None])[..., 0]
+    loss, count = token_loss(logits, target, padding_id=padding_id)
+    torch.testing.assert_close(loss, (each * kept).sum())
+    assert count == counted
+    net, batch = (
+        (lambda *read: logits),
+        SimpleNamespace(source=target, source_lengths=None, target_in=target, target_out=target),
+    )
+    for one in (target_loss, next_token_loss, smoothed_loss(0.0, padding_id=padding_id)):
+        options = {} if isinstance(one, partial) else {"padding_id": padding_id}
+        assert one(net, batch, **options)[1] == counted
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"logits": torch.ones(2, 5, dtype=torch.int64)}, "logits"),
+        ({"target": torch.ones(2)}, "target"),
+        ({"target": torch.tensor([1, 5])}, "target"),
+        ({"target": torch.tensor([1, -1])}, "target"),
+        ({"target": torch.tensor([1, -100]), "padding_id": None}, "target"),
+        ({"target": [1, 2]}, "target"),
+        ({"smoothing": -0.1}, "smoothing"),
+        ({"smoothing": float("nan")}, "smoothing"),
+        ({"padding_id": "0"}, "padding_id"),
+        ({"padding_id": True}, "padding_id"),
+    ],
+)
+def test_token_loss_names_wrong_input(change, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        token_loss(**{"logits": torch.randn(2, 5), "target": torch.tensor([1, 2]), **change})
+
+
+def test_token_loss_keeps_float64():
+    assert token_loss(torch.randn(2, 5, dtype=torch.float64), torch.tensor([1, 2]))[0].dtype == torch.float64
+
+
+def test_past_its_end_a_cosine_stays_at_zero():
+    rate = cosine(10, peak=1.0)
+    assert rate(9) > 0 and [rate(step) for step in (10, 15, 20)] == [0.0] * 3
 
 
 def test_it_learns_to_reverse():

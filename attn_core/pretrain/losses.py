@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.contract import accum_dtype
 from attn_core.data import Vocab
 from attn_core.decode.hypothesis import evaluating
 from attn_core.pretrain.batches import MaskedBatch, TextBatch
@@ -20,7 +21,7 @@ def masked_loss(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
     """
     hidden = batch.target_out != Vocab.PAD
     logits = model(batch.source, batch.source_lengths, batch.segments, hidden)
-    return token_loss(logits, batch.target_out[hidden])
+    return token_loss(logits, batch.target_out[hidden], padding_id=None)
 
 
 @needs_whole_batch
@@ -33,14 +34,14 @@ def masked_and_next_loss(model: NextSentenceModel, batch: MaskedBatch) -> tuple[
     """
     hidden = batch.target_out != Vocab.PAD
     logits, follows = model.both(batch.source, batch.source_lengths, batch.segments, hidden)
-    loss, count = token_loss(logits, batch.target_out[hidden])
-    return loss + count * functional.cross_entropy(follows.float(), batch.labels), count
+    loss, count = token_loss(logits, batch.target_out[hidden], padding_id=None)
+    return loss + count * functional.cross_entropy(follows.to(accum_dtype(follows)), batch.labels), count
 
 
 def class_loss(model: nn.Module, batch: TextBatch) -> tuple[Tensor, int]:
     """The cross-entropy of the texts' classes, summed, in nats, and the number of texts."""
     logits = model(batch.source, batch.source_lengths, batch.segments, batch.at)
-    return functional.cross_entropy(logits.float(), batch.labels, reduction="sum"), len(batch)
+    return functional.cross_entropy(logits.to(accum_dtype(logits)), batch.labels, reduction="sum"), len(batch)
 
 
 @torch.no_grad()
@@ -58,13 +59,15 @@ def masked_scores(model: MaskedLanguageModel, batches: Iterable[MaskedBatch]) ->
             target = batch.target_out[hidden]
             x = model.encoder(batch.source, batch.source_lengths, batch.segments)
             logits = model.word_logits(x[hidden])
-            loss += token_loss(logits, target)[0].item()
+            loss += token_loss(logits, target, padding_id=None)[0].item()
             correct += int((logits.argmax(-1) == target).sum())
             tokens += len(target)
             if isinstance(model, NextSentenceModel):
                 labelled = batch.labels >= 0
                 judged += int((model.follows(x[labelled, 0]).argmax(-1) == batch.labels[labelled]).sum())
                 texts += int(labelled.sum())
+    if not tokens:
+        raise ValueError("batches: expected at least one hidden token, got none")
     return {"loss": loss / tokens, "accuracy": correct / tokens} | ({"follows": judged / texts} if texts else {})
 
 
@@ -77,4 +80,6 @@ def class_logits(model: Classifier, batches: Iterable[TextBatch]) -> Tensor:
     device = next(model.parameters()).device
     with evaluating(model):
         logits = [model(b.source, b.source_lengths, b.segments, b.at) for b in (b.to(device) for b in batches)]
+    if not logits:
+        raise ValueError("batches: expected at least one, got none")
     return torch.cat(logits).cpu()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from attn_core.contract import check_integer
 from attn_core.data import EpochBatches, TensorBatch, Vocab
+from attn_core.data.vocab import check_vocab
 from attn_core.train import token_loss
 
 
@@ -38,6 +39,7 @@ class StreamBatches(EpochBatches[StreamBatch]):
         self, texts: Sequence[Sequence[str]], vocab: Vocab, *, batch_size: int, length: int, seed: int | None = None
     ) -> None:
         check_integer("length", length)
+        check_vocab("vocab", vocab)
         self._texts = [torch.tensor([Vocab.BOS, *vocab.encode(words), Vocab.EOS]) for words in texts]
         self.length = length
         # The last piece's target needs one token more than the pieces have.
@@ -53,9 +55,13 @@ class StreamBatches(EpochBatches[StreamBatch]):
         return (StreamBatch(*piece) for piece in pieces)
 
 
-def next_token_loss(model: nn.Module, batch: StreamBatch) -> tuple[Tensor, Tensor]:
+def next_token_loss(
+    model: nn.Module, batch: StreamBatch, *, padding_id: int | None = Vocab.PAD
+) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each next token, summed, in nats, and their number. The model gives logits ``(B, T, V)``.
+
+    ``padding_id`` is that of ``token_loss``: None for a tokenizer in which 0 is a token.
 
     Source: Radford et al. 2018, eq. 1.
     """
-    return token_loss(model(batch.source), batch.target_out)
+    return token_loss(model(batch.source), batch.target_out, padding_id=padding_id)

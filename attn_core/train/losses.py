@@ -12,43 +12,55 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import is_number, kind, shown
+from attn_core.contract import accum_dtype, check_ids, check_integers, check_share, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor | int]]
 AnyLoss = TypeVar("AnyLoss", bound=Callable[..., Any])
 
 
-def token_loss(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def token_loss(
+    logits: Tensor, target: Tensor, *, smoothing: float = 0.0, padding_id: int | None = Vocab.PAD
+) -> tuple[Tensor, Tensor]:
     """The cross-entropy of the true tokens, summed, in nats, and their number; padding is left out of both.
 
-    Shapes: ``logits (…, V)``, ``target (…)`` of token ids, ``Vocab.PAD`` where padded; returns two scalars. With
-    ``smoothing`` the target is the true token with probability 1 − smoothing, and otherwise any token at random.
+    Shapes: ``logits (…, V)``, ``target (…)`` of token ids, ``padding_id`` where padded; returns two scalars. Without a
+    padding id, None, every token counts: in many other tokenizers 0 is a token. With ``smoothing`` the target is the
+    true token with probability 1 − smoothing, and otherwise any token at random.
 
     Raises:
-        ValueError: if ``target`` has another shape.
+        ValueError: if ``logits`` are no floating tensor, ``target`` has another shape or kind or lies outside the
+            vocabulary, ``smoothing`` is not in [0, 1), or ``padding_id`` is neither None nor an integer.
 
     Source: Szegedy et al. 2016, section 7 (label smoothing).
     """
+    if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.dim() < 2:
+        raise ValueError(f"logits: expected a floating tensor (…, V), got {kind(logits)}")
+    check_integers("target", target, axes=logits.dim() - 1)
     if target.shape != logits.shape[:-1]:
         raise ValueError(f"target: expected shape {tuple(logits.shape[:-1])}, got {tuple(target.shape)}")
-    flat = logits.flatten(0, -2).float()
-    loss = functional.cross_entropy(
-        flat, target.flatten(), ignore_index=Vocab.PAD, label_smoothing=smoothing, reduction="sum"
-    )
-    return loss, (target != Vocab.PAD).sum()
+    check_share("smoothing", smoothing)
+    if padding_id is not None and (not isinstance(padding_id, int) or isinstance(padding_id, bool)):
+        raise ValueError(f"padding_id: expected an integer or None, got {shown(padding_id)}")
+    padded = torch.zeros_like(target, dtype=torch.bool) if padding_id is None else target == padding_id
+    check_ids("target", target.masked_fill(padded, 0), logits.shape[-1])
+    flat, ids = logits.flatten(0, -2).to(accum_dtype(logits)), target.long().masked_fill(padded, -100)  # PyTorch's mark
+    loss = functional.cross_entropy(flat, ids.flatten(), label_smoothing=smoothing, reduction="sum")
+    return loss, (~padded).sum()
 
 
-def target_loss(model: nn.Module, batch: Batch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def target_loss(
+    model: nn.Module, batch: Batch, *, smoothing: float = 0.0, padding_id: int | None = Vocab.PAD
+) -> tuple[Tensor, Tensor]:
     """The token loss of the target, each token given the source and the true tokens before it (teacher forcing).
 
     The model is called as ``model(source, source_lengths, target_in)`` and gives logits ``(B, T, V)``.
     """
     logits = model(batch.source, batch.source_lengths, batch.target_in)
-    return token_loss(logits, batch.target_out, smoothing=smoothing)
+    return token_loss(logits, batch.target_out, smoothing=smoothing, padding_id=padding_id)
 
 
-def smoothed_loss(smoothing: float) -> Loss:
+def smoothed_loss(smoothing: float, *, padding_id: int | None = Vocab.PAD) -> Loss:
     """``target_loss`` with label smoothing, for ``fit(loss=…)``; the original Transformer was trained with .1.
 
     Raises:
@@ -56,9 +68,8 @@ def smoothed_loss(smoothing: float) -> Loss:
 
     Source: Vaswani et al. 2017, section 5.4.
     """
-    if not is_number(smoothing) or not 0.0 <= smoothing < 1.0:
-        raise ValueError(f"smoothing: expected a share in [0, 1), got {shown(smoothing)}")
-    return partial(target_loss, smoothing=smoothing)
+    check_share("smoothing", smoothing)
+    return partial(target_loss, smoothing=smoothing, padding_id=padding_id)
 
 
 def needs_whole_batch(loss: AnyLoss) -> AnyLoss:

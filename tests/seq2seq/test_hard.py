@@ -186,6 +186,7 @@ def test_the_loss_by_its_formula():
     torch.manual_seed(4)
     loss, number = reinforce_loss(model, batch, discount=0.5, entropy_weight=0.3)
     assert loss.item() == pytest.approx(total.item(), rel=1e-5) and number == count
+    assert reinforce_loss(model, batch, padding_id=None)[1] == batch.target_out.numel()
 
 
 def test_an_unlikely_draw_has_its_own_log_probability():
