@@ -1,6 +1,7 @@
 """A published tokenizer in the place of a vocabulary, so that published encoders read the batches of ``attn_core``."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from attn_core.data.vocab import PretrainingVocab
@@ -20,13 +21,14 @@ class WordPieces(PretrainingVocab):
     MASK: ClassVar[int] = 103
 
     def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer = copy.deepcopy(tokenizer)
+        self.tokenizer.encode_special_tokens = True  # "[SEP]" in a text is a text
         found = [tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")]
         if found != [self.PAD, self.CLS, self.SEP, self.MASK]:
             raise ValueError(f"tokenizer: expected BERT's special tokens, got the numbers {found}")
         self.tokens = tuple(tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size()))
 
-    def encode(self, tokens: Sequence[str]) -> list[int]:
+    def encode(self, tokens: Iterable[str]) -> list[int]:
         """The numbers of the pieces of these words, nothing added."""
         ids: list[int] = self.tokenizer.encode(" ".join(tokens), add_special_tokens=False).ids
         return ids

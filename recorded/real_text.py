@@ -170,8 +170,8 @@ def guesses(model: MaskedLanguageModel, world: World) -> dict[str, list[tuple[st
     found = {}
     for text in TEXTS:
         sides = [world.split([part.split()])[0] for part in text.split("___")]
-        pieces = [*sides[0], "<mask>", *sides[1]]
-        tokens = torch.tensor([[world.vocab.CLS, *world.vocab.encode(pieces), world.vocab.SEP]])
+        before, after = (world.vocab.encode(side) if side else [] for side in sides)
+        tokens = torch.tensor([[world.vocab.CLS, *before, world.vocab.MASK, *after, world.vocab.SEP]])
         length, hidden = torch.tensor([tokens.shape[1]]), tokens == world.vocab.MASK
         best = model(tokens, length, torch.zeros_like(tokens), hidden).softmax(-1)[0].topk(5)
         found[text] = [(world.vocab.tokens[at], share) for share, at in zip(*(x.tolist() for x in best), strict=True)]

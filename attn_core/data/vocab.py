@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar
 
-from attn_core.contract import check_integer, shown
+from attn_core.contract import check_integer, kind, shown
 
 
 class Vocab:
     """The words of some sentences, numbered by frequency, then alphabet, after four special tokens.
 
-    Words seen fewer than ``min_count`` times are left out and encode to ``UNK``.
+    Words seen fewer than ``min_count`` times are left out and encode to ``UNK``. So does a word of a text that looks
+    like a special token: the numbers of these are attributes, such as ``EOS``, and only code puts them into a sentence.
 
     Raises:
         ValueError: if there are no words, a sentence is a string, a word is not a non-empty string, or ``min_count`` is
@@ -26,8 +27,10 @@ class Vocab:
     UNK: ClassVar[int] = 3
     SPECIALS: ClassVar[tuple[str, ...]] = ("<pad>", "<bos>", "<eos>", "<unk>")
 
-    def __init__(self, sentences: Iterable[Sequence[str]], *, min_count: int = 1) -> None:
+    def __init__(self, sentences: Iterable[Iterable[str]], *, min_count: int = 1) -> None:
         check_integer("min_count", min_count)
+        if not isinstance(sentences, Iterable):
+            raise ValueError(f"sentences: expected some of them, got {shown(sentences)}")
         counts: Counter[str] = Counter()
         for sentence in sentences:
             counts.update(_checked(sentence, "sentences"))
@@ -38,7 +41,7 @@ class Vocab:
             key=lambda word: (-counts[word], word),
         )
         self.tokens: tuple[str, ...] = (*self.SPECIALS, *words)
-        self._ids = {word: number for number, word in enumerate(self.tokens)}
+        self._ids = {word: number for number, word in enumerate(words, start=len(self.SPECIALS))}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -46,15 +49,16 @@ class Vocab:
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and word in self._ids
 
-    def encode(self, tokens: Sequence[str]) -> list[int]:
+    def encode(self, tokens: Iterable[str]) -> list[int]:
         """The numbers of these words, nothing added; a word out of the vocabulary is ``UNK``.
 
         Raises:
             ValueError: if ``tokens`` is a string, has no words, or has one that is not a non-empty string.
         """
-        if not len(tokens):
+        words = _checked(tokens, "tokens")
+        if not words:
             raise ValueError("tokens: expected at least one word, got none")
-        return [self._ids.get(word, self.UNK) for word in _checked(tokens, "tokens")]
+        return [self._ids.get(word, self.UNK) for word in words]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words of these numbers up to the first ``EOS``, without ``PAD`` and ``BOS``.
@@ -92,9 +96,16 @@ class PretrainingVocab(Vocab):
     SPECIALS: ClassVar[tuple[str, ...]] = (*Vocab.SPECIALS, "<cls>", "<sep>", "<mask>")
 
 
-def _checked(words: Sequence[str], name: str) -> Sequence[str]:
-    if isinstance(words, str):  # its letters would be words
+def check_vocab(name: str, vocab: Vocab, kind_of: type[Vocab] = Vocab) -> None:
+    """``vocab`` is a vocabulary of this kind."""
+    if not isinstance(vocab, kind_of):
+        raise ValueError(f"{name}: expected a {kind_of.__name__}, got {kind(vocab)}")
+
+
+def _checked(words: Iterable[str], name: str) -> list[str]:
+    if isinstance(words, str) or not isinstance(words, Iterable):  # a string's letters would be words
         raise ValueError(f"{name}: expected a sequence of words, got {shown(words)}")
+    words = list(words)
     for word in words:
         if not isinstance(word, str) or not word:
             raise ValueError(f"{name}: expected words that are non-empty strings, got {shown(word)}")

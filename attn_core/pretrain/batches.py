@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import shown
+from attn_core.contract import check_factory, kind, shown
 from attn_core.data.batches import EpochBatches, TensorBatch, pad
-from attn_core.data.vocab import PretrainingVocab
+from attn_core.data.vocab import PretrainingVocab, check_vocab
 from attn_core.pretrain.masking import mask_tokens
 
 NO_LABEL = -1
@@ -61,6 +61,7 @@ class _TextBatches(EpochBatches[Any]):
     def __init__(
         self, texts: Callable[[int], Sequence[Text]], vocab: PretrainingVocab, *, batch_size: int, seed: int | None
     ) -> None:
+        check_vocab("vocab", vocab, PretrainingVocab)
         self.texts, self.vocab = texts, vocab
         super().__init__(len(texts(0)), batch_size, seed)
         if not self.num_examples:
@@ -98,6 +99,14 @@ class MaskedBatches(_TextBatches):
     Source: Devlin et al. 2018, section 3.1; Liu et al. 2019, section 4.1 (hidden anew each time).
     """
 
+    def __init__(
+        self, texts: Callable[[int], Sequence[Text]], vocab: PretrainingVocab, *, batch_size: int, seed: int | None
+    ) -> None:
+        check_factory("texts", texts)
+        super().__init__(texts, vocab, batch_size=batch_size, seed=seed)
+        if vocab.MASK != PretrainingVocab.MASK:  # other numbers would be hidden, and by another token
+            raise ValueError(f"vocab: expected one whose special tokens come first, got {kind(vocab)}")
+
     def _epoch(self, number: int) -> Iterator[MaskedBatch]:
         # PyTorch reads only the lower 32 bits of a seed.
         generator = torch.Generator().manual_seed(self._random(number).getrandbits(32))
@@ -119,7 +128,7 @@ class LabelledBatches(_TextBatches):
         self, texts: Sequence[Text], vocab: PretrainingVocab, *, batch_size: int, seed: int | None = None
     ) -> None:
         for text in texts:
-            if text.label < 0:
+            if not isinstance(text, Text) or type(text.label) is not int or text.label < 0:
                 raise ValueError(f"texts: expected a label of 0 or more for each, got {shown(text)}")
         super().__init__(lambda number: texts, vocab, batch_size=batch_size, seed=seed)
 
@@ -128,13 +137,13 @@ def pack(text: Text, vocab: PretrainingVocab) -> tuple[Tensor, Tensor]:
     """<cls>, the first part, <sep>, and of two parts the second and <sep>: token ids ``(T,)`` and segments ``(T,)``.
 
     Raises:
-        ValueError: if the first part has no words, or ``at`` lies outside the packed text.
+        ValueError: if the first part has no words, or ``at`` is no position of the packed text.
 
     Source: Devlin et al. 2018, figure 2.
     """
     first = [vocab.CLS, *vocab.encode(text.first), vocab.SEP]
     second = [*vocab.encode(text.second), vocab.SEP] if text.second else []
-    if not 0 <= text.at < len(first) + len(second):
+    if type(text.at) is not int or not 0 <= text.at < len(first) + len(second):
         raise ValueError(f"at: expected a position from 0 to {len(first) + len(second) - 1}, got {shown(text.at)}")
     return torch.tensor(first + second), torch.tensor([0] * len(first) + [1] * len(second))
 

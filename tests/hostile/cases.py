@@ -216,13 +216,15 @@ def _(folder):
     assert len(Vocab([["a"]], min_count=2)) == 4
 
 
-@odd("vocabulary: markup is a word like any other, the special tokens' names are these tokens")
+@odd("vocabulary: markup is a word like any other, a special token's name is an unknown one")
 def _(folder):
     words = ["</script>", "<!--", "&amp;", "<EOS>"]
     vocab = Vocab([words])
     assert vocab.decode(vocab.encode(words)) == words
-    assert vocab.encode(["<eos>", "<pad>"]) == [Vocab.EOS, Vocab.PAD]
-    assert vocab.decode([*vocab.encode(["<!--", "<eos>", "&amp;"])]) == ["<!--"]
+    for name in Vocab.SPECIALS:
+        assert Vocab([words, [name]]).encode(["<!--", name]) == [vocab.encode(["<!--"])[0], Vocab.UNK]
+        assert name not in vocab
+    assert vocab.decode(vocab.encode(["<!--", "<eos>", "&amp;"])) == ["<!--", "<unk>", "&amp;"]
 
 
 @odd("vocabulary: right-to-left text, combining characters, NUL, blanks and a lone surrogate are words")

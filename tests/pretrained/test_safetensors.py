@@ -15,7 +15,7 @@ from torch.nn import functional
 from attn_book.word_pieces import WordPieces
 from attn_core import capture_attention
 from attn_core.positions import Learned, Rotary
-from attn_core.pretrain import LabelledBatches, Text, pack
+from attn_core.pretrain import LabelledBatches, MaskedBatches, Text, pack, whole_texts
 from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained import files, load_safetensors, minilm_files
 from attn_core.transformer import FeedForward, LanguageModel, SwiGLU
@@ -470,6 +470,9 @@ def test_its_tokenizer_as_a_vocabulary_gives_the_same_tokens(minilm):
     (labelled,) = LabelledBatches([Text([text], label=0) for text in SENTENCES], vocab, batch_size=3)
     tokens, lengths = batch(minilm.tokenizer, SENTENCES)
     assert torch.equal(labelled.source, tokens) and torch.equal(labelled.source_lengths, lengths)
+    assert vocab.SEP not in vocab.encode(["[SEP]"]) and vocab.SEP in minilm.tokenizer.encode("a").ids
+    with pytest.raises(ValueError, match="^vocab: expected one whose special tokens come first"):
+        MaskedBatches(whole_texts([["a"]]), vocab, batch_size=1, seed=0)
 
 
 def test_a_tokenizer_with_other_special_tokens_is_no_vocabulary():
