@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from random import Random
 from typing import Any, Generic, Self, TypeVar
@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_integer
+from attn_core.contract import check_integer, shown
 from attn_core.data.pairs import Pair
-from attn_core.data.vocab import Vocab
+from attn_core.data.vocab import Vocab, check_vocab
 
 POOL = 50
 """How many batches' worth of shuffled examples are sorted by length together."""
@@ -64,6 +64,10 @@ class EpochBatches(Generic[AnyBatch]):
 
     def __iter__(self) -> Iterator[AnyBatch]:
         return self.epoch(0)
+
+    def __getitem__(self, index: object) -> AnyBatch:
+        # PyTorch's DataLoader asks by index, and would put the batches into batches.
+        raise ValueError(f"batches: expected a loop over them, as they are batches already, got the index {index!r}")
 
     def epoch(self, number: int) -> Iterator[AnyBatch]:
         """The batches of one epoch, the same each time for the same seed and number.
@@ -133,9 +137,14 @@ class Batches(EpochBatches[Batch]):
         batch_size: int,
         seed: int | None = None,
     ) -> None:
-        self.pairs = tuple(pairs)
+        self.pairs = tuple(pairs) if isinstance(pairs, Iterable) else (pairs,)
         if not self.pairs:
             raise ValueError("pairs: expected at least one pair, got none")
+        for pair in self.pairs:
+            if not isinstance(pair, Pair):
+                raise ValueError(f"pairs: expected a sequence of Pairs, got {shown(pair)}")
+        check_vocab("source_vocab", source_vocab)
+        check_vocab("target_vocab", target_vocab)
         super().__init__(len(self.pairs), batch_size, seed)
         self._sources = [torch.tensor([*source_vocab.encode(p.source), Vocab.EOS]) for p in self.pairs]
         self._targets = [torch.tensor([Vocab.BOS, *target_vocab.encode(p.target), Vocab.EOS]) for p in self.pairs]

@@ -15,7 +15,7 @@ class Pair:
     ``structure`` names what the sentence is made of, as words separated by spaces.
 
     Raises:
-        ValueError: if a side is empty or no tuple, or a link is out of range.
+        ValueError: if a side is empty or no tuple of words, or ``links`` are no frozenset of pairs within range.
     """
 
     source: tuple[str, ...]
@@ -25,14 +25,19 @@ class Pair:
 
     def __post_init__(self) -> None:
         for name, words in (("source", self.source), ("target", self.target)):
-            if not isinstance(words, tuple) or not words:
+            if not isinstance(words, tuple) or not words or not all(isinstance(word, str) and word for word in words):
                 raise ValueError(f"{name}: expected a non-empty tuple of words, got {shown(words)}")
+        if not isinstance(self.links, frozenset):
+            raise ValueError(f"links: expected a frozenset, got {shown(self.links)}")
+        sizes = len(self.source), len(self.target)
         for link in self.links:
-            if not (0 <= link[0] < len(self.source) and 0 <= link[1] < len(self.target)):
-                raise ValueError(
-                    f"links: expected (source index below {len(self.source)}, "
-                    f"target index below {len(self.target)}), got {link!r}"
-                )
+            if (
+                not isinstance(link, tuple)
+                or [type(i) for i in link] != [int, int]
+                or not (0 <= link[0] < sizes[0] and 0 <= link[1] < sizes[1])
+            ):
+                expected = f"(source index below {sizes[0]}, target index below {sizes[1]})"
+                raise ValueError(f"links: expected {expected}, got {link!r}")
 
     def reversed(self) -> Pair:
         """The same pair in the other direction: sides and links swapped."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from attn_core.contract import shown
+
 INVISIBLE = "\u00ad\u200b\ufeff"
 """Soft hyphen, zero-width space, byte order mark: characters that stand for nothing."""
 REWRITTEN = (("’", "'"), ("‘", "'"), *((character, "") for character in INVISIBLE), ("n't", " n't"))
@@ -28,7 +30,12 @@ def tokenize(text: str) -> tuple[str, ...]:
     points, commas and colons inside their numbers. Spaces of any kind separate; typographic apostrophes become
     straight; soft hyphens and zero-width spaces go; letters are composed (Unicode NFC). Nothing else is lost.
     Sentences that are split already, with spaces between, stay as they are.
+
+    Raises:
+        ValueError: if ``text`` is not a string.
     """
+    if not isinstance(text, str):
+        raise ValueError(f"text: expected a string, got {shown(text)}")
     text = text.lower()
     for old, new in REWRITTEN:  # ten times as fast as str.translate
         text = text.replace(old, new)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from attn_book.corpus import corpus
 from attn_core.data import Batches, Pair, Vocab
@@ -32,6 +33,11 @@ def test_reversed_swaps_sides_and_links():
         (("a", ("x",)), "source"),
         ((("a",), ("x",), frozenset({(1, 0)})), "links"),
         ((("a",), ("x",), frozenset({(0, -1)})), "links"),
+        ((("a",), ("x",), frozenset({(0.5, 0)})), "links"),
+        ((("a",), ("x",), frozenset({(0, 0, 0)})), "links"),
+        ((("a",), ("x",), [(0, 0)]), "links"),
+        (((1,), ("x",)), "source"),
+        ((("a",), ("",)), "target"),
     ],
 )
 def test_wrong_pairs_are_refused(arguments, name):
@@ -128,6 +134,9 @@ def test_little_is_padding(many):
         ({"seed": -1}, "seed"),
         ({"seed": "0"}, "seed"),
         ({"pairs": []}, "pairs"),
+        ({"pairs": None}, "pairs"),
+        ({"pairs": ["a b"]}, "pairs"),
+        ({"target_vocab": ["a"]}, "target_vocab"),
     ],
 )
 def test_wrong_batches_are_refused(change, name):
@@ -140,3 +149,14 @@ def test_wrong_batches_are_refused(change, name):
 def test_wrong_epoch_is_refused():
     with pytest.raises(ValueError, match="number"):
         Batches(PAIRS, *vocabs(PAIRS), batch_size=2, seed=0).epoch(-1)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_size": None, "num_workers": 1}])
+def test_a_data_loader_of_batches_is_refused(options):
+    with pytest.raises(ValueError, match="batches: expected a loop over them"):
+        next(iter(DataLoader(Batches(PAIRS, *vocabs(PAIRS), batch_size=2), **options)))
+
+
+def test_a_data_loader_of_listed_batches_gives_them():
+    batches = list(Batches(PAIRS, *vocabs(PAIRS), batch_size=2))
+    assert list(DataLoader(batches, batch_size=None)) == batches
