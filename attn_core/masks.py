@@ -17,7 +17,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
     check_integer("size", size, at_least=0)
-    if lengths.numel():
+    if lengths.numel() and not lengths.is_meta:
         low, high = (int(x) for x in torch.aminmax(lengths))
         if low < 0 or high > size:
             raise ValueError(f"lengths: expected lengths from 0 to {size}, got {low if low < 0 else high}")
@@ -46,7 +46,7 @@ def causal(
     has shape ``(B, 1, T, S)``, on the device of ``offset``.
 
     Raises:
-        ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
+        ValueError: if a length or an offset is negative, or ``offset`` is not an integer tensor of one axis.
     """
     check_integer("query_length", query_length, at_least=0)
     check_integer("key_length", key_length, at_least=0)
@@ -54,6 +54,8 @@ def causal(
         return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
     if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
         raise ValueError(f"offset: expected an int64 or int32 tensor of shape (B,), got {kind(offset)}")
+    if offset.device.type == "cpu" and offset.numel() and int(offset.min()) < 0:  # elsewhere it would wait
+        raise ValueError(f"offset: expected integers of at least 0, got {int(offset.min())}")
     queries = torch.arange(query_length, device=offset.device) + offset[:, None]
     return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]
 

@@ -12,6 +12,7 @@ from attn_core.capture import is_captured, record
 from attn_core.contract import (
     check_bias,
     check_factory,
+    check_flags,
     check_integer,
     check_mask,
     check_mechanism,
@@ -68,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         check_integer("model_dim", model_dim)
         check_integer("num_heads", num_heads)
+        check_flags(bias=bias, share_query_key=share_query_key, gate=gate)
         if head_dim is None:
             if model_dim % num_heads:
                 raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")

@@ -32,6 +32,8 @@ def mask_tokens(
     check_tokens("tokens", tokens, vocab_size, axes=2)
     if not is_number(share) or not 0.0 < share <= 1.0:
         raise ValueError(f"share: expected a share in (0, 1], got {shown(share)}")
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator: expected a torch.Generator, got {shown(generator)}")
     words = tokens >= specials
     number = words.sum(1)
     quota = (share * number).round().clamp(min=1).minimum(number)

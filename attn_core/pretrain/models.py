@@ -102,7 +102,7 @@ class MaskedLanguageModel(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> Tensor:
         """Logits ``(N, V)`` of the N tokens where ``hidden (B, T)`` is True, row by row; the rest as the encoder."""
-        return self.word_logits(self.encoder(tokens, lengths, segments)[hidden])
+        return self.word_logits(self.encoder(tokens, lengths, segments)[_checked(hidden, tokens)])
 
     def word_logits(self, x: Tensor) -> Tensor:
         """The encoder's vectors ``(…, C)`` to logits ``(…, V)`` of the tokens there.
@@ -125,7 +125,13 @@ class NextSentenceModel(MaskedLanguageModel):
     def both(self, tokens: Tensor, lengths: Tensor, segments: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens' logits ``(N, V)`` as ``forward`` gives them, and ``(B, 2)``: does not follow, follows."""
         x = self.encoder(tokens, lengths, segments)
-        return self.word_logits(x[hidden]), self.follows(x[:, 0])
+        return self.word_logits(x[_checked(hidden, tokens)]), self.follows(x[:, 0])
+
+
+def _checked(hidden: Tensor, tokens: Tensor) -> Tensor:
+    if not isinstance(hidden, Tensor) or hidden.dtype != torch.bool or hidden.shape != tokens.shape:
+        raise ValueError(f"hidden: expected a boolean tensor of shape {tuple(tokens.shape)}, got {kind(hidden)}")
+    return hidden
 
 
 class Classifier(nn.Module):
@@ -145,6 +151,10 @@ class Classifier(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor, at: Tensor) -> Tensor:
         """Logits ``(B, classes)`` from the vectors at positions ``at (B,)``, 0 for <cls>; the rest as the encoder."""
         x = self.encoder(tokens, lengths, segments)
+        if not isinstance(at, Tensor) or at.dtype not in INTEGERS or at.shape != x.shape[:1]:
+            raise ValueError(f"at: expected integers of shape ({len(x)},), got {kind(at)}")
+        if at.device.type == "cpu" and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
+            raise ValueError(f"at: expected positions from 0 to {x.shape[1] - 1}, got {at.tolist()}")
         return self.head(x[torch.arange(len(x), device=x.device), at])
 
 

@@ -41,11 +41,9 @@ class Decoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_integer("vocab_size", vocab_size)
-        check_integer("embed_dim", embed_dim)
-        check_integer("hidden_dim", hidden_dim)
-        check_integer("memory_dim", memory_dim)
-        check_integer("num_layers", num_layers)
+        sizes = {"vocab_size": vocab_size, "embed_dim": embed_dim, "hidden_dim": hidden_dim, "memory_dim": memory_dim}
+        for name, size in (sizes | {"num_layers": num_layers}).items():
+            check_integer(name, size)
         check_dropout(dropout)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
@@ -79,6 +77,8 @@ class DeepOutput(nn.Module):
 
     def __init__(self, vocab_size: int, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
+        for name, size in {"vocab_size": vocab_size, "input_dim": input_dim, "hidden_dim": hidden_dim}.items():
+            check_integer(name, size)
         self.hidden = nn.Linear(input_dim, 2 * hidden_dim)
         self.logits = nn.Linear(hidden_dim, vocab_size)
 

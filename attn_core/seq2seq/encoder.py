@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attn_core import masks
-from attn_core.contract import check_dropout, check_integer, check_lengths, check_tokens
+from attn_core.contract import check_dropout, check_flags, check_integer, check_lengths, check_tokens
 
 
 class Memory(NamedTuple):
@@ -33,8 +33,7 @@ class Encoder(nn.Module):
 
     Raises:
         ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1); in use, if the source or the lengths have
-            another kind or shape.
-        RuntimeError: in use, if a sentence is empty.
+            another kind or shape, or a sentence is empty.
     """
 
     def __init__(
@@ -53,6 +52,7 @@ class Encoder(nn.Module):
         check_integer("hidden_dim", hidden_dim)
         check_integer("num_layers", num_layers)
         check_dropout(dropout)
+        check_flags(bidirectional=bidirectional)
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.rnn = nn.GRU(
@@ -69,7 +69,7 @@ class Encoder(nn.Module):
         """Read ``source (B, S)`` of token ids, each row true up to its entry in ``lengths (B,)``."""
         check_tokens("source", source, self.embedding.num_embeddings, axes=2)
         mask = masks.length_mask(lengths, source.shape[1])
-        check_lengths(lengths, len(source))
+        check_lengths(lengths, len(source), "sentence")
         embedded = self.dropout(self.embedding(source))
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         packed_states, final = self.rnn(packed)

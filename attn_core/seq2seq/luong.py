@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import accum_dtype, check_integer
+from attn_core.contract import accum_dtype, check_flags, check_integer, shown
 from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq.decoder import Decoder
@@ -108,7 +108,7 @@ class LuongDecoder(Decoder):
     state is made as Bahdanau's.
 
     Raises:
-        ValueError: as ``Decoder``; in use, if the score is for other sizes.
+        ValueError: as ``Decoder``, or if ``score`` or ``window`` is no module; in use, if the score is for other sizes.
     """
 
     def __init__(
@@ -124,6 +124,10 @@ class LuongDecoder(Decoder):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(vocab_size, embed_dim=embed_dim, hidden_dim=hidden_dim, memory_dim=memory_dim, dropout=dropout)
+        check_flags(input_feeding=input_feeding)
+        for name, part in (("score", score), ("window", window)):
+            if not isinstance(part, nn.Module) and (name == "score" or part is not None):
+                raise ValueError(f"{name}: expected a made module, got {shown(part)}")
         self.score = score
         self.window = window
         self.input_feeding = input_feeding

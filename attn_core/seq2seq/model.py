@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from attn_core.contract import shown
 from attn_core.seq2seq.bahdanau import BahdanauDecoder
 from attn_core.seq2seq.decoder import State
 from attn_core.seq2seq.fixed import FixedContextDecoder
@@ -23,6 +24,9 @@ class Seq2Seq(nn.Module):
         self, encoder: nn.Module, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder | MultiHeadDecoder
     ) -> None:
         super().__init__()
+        for name, part in (("encoder", encoder), ("decoder", decoder)):
+            if not isinstance(part, nn.Module):
+                raise ValueError(f"{name}: expected a made module, got {shown(part)}")
         self.encoder = encoder
         self.decoder = decoder
 

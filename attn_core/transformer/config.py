@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from attn_core.contract import check_dropout, check_factory, check_integer, check_soft_cap
+from attn_core.contract import check_dropout, check_factory, check_flags, check_integer, check_soft_cap
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.transformer.feed_forward import FeedForward
 
@@ -31,9 +31,9 @@ class TransformerConfig:
     c · tanh(x / c), which keeps its size below c.
 
     Raises:
-        ValueError: if a size is below 1, ``dropout`` lies outside [0, 1), ``norm``, ``feed_forward`` or ``attention``
-            is not a function that makes one, or ``soft_cap`` is not a number above 0. Whether the sizes fit together is
-            for ``attention`` to say, when a model is made.
+        ValueError: if a size is below 1, a flag not True or False, ``dropout`` outside [0, 1), ``norm``,
+            ``feed_forward`` or ``attention`` no function that makes one, or ``soft_cap`` no number above 0. Whether the
+            sizes fit together is for ``attention`` to say, when a model is made.
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands); Gemma Team 2024,
     section 2 (soft cap).
@@ -62,6 +62,8 @@ class TransformerConfig:
         for name in ("source_vocab_size", "num_kv_heads"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
+        flags = ("norm_first", "share_query_key", "bias", "scale_embedding")
+        check_flags(**{name: getattr(self, name) for name in flags})
         check_dropout(self.dropout)
         for name in ("norm", "feed_forward", "attention"):
             check_factory(name, getattr(self, name))

@@ -6,9 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.contract import check_dropout, check_integer
+
 
 class FeedForward(nn.Module):
     """Two linear layers with ``activation`` between them, ReLU by default: ``(…, C)`` to ``(…, C)``.
+
+    Raises:
+        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1).
 
     Source: Vaswani et al. 2017, eq. 2; Hendrycks and Gimpel 2016 (GELU, ``functional.gelu``).
     """
@@ -23,6 +28,7 @@ class FeedForward(nn.Module):
         activation: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
+        _check(model_dim, hidden_dim, dropout)
         self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
@@ -41,11 +47,15 @@ class SwiGLU(nn.Module):
     It has three matrices where ``FeedForward`` has two. With two thirds of the hidden size both have as many
     parameters.
 
+    Raises:
+        ValueError: as ``FeedForward``.
+
     Source: Shazeer 2020, eq. 6.
     """
 
     def __init__(self, model_dim: int, hidden_dim: int, *, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
+        _check(model_dim, hidden_dim, dropout)
         self.gate = nn.Linear(model_dim, hidden_dim, bias=bias)
         self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
         self.dropout = nn.Dropout(dropout)
@@ -56,6 +66,12 @@ class SwiGLU(nn.Module):
         """Each vector of ``x (…, C)`` on its own: the same shape."""
         hidden = functional.silu(self.gate(x)) * self.hidden(x)
         return self.out(self.dropout(hidden) if self.dropout.training else hidden)
+
+
+def _check(model_dim: int, hidden_dim: int, dropout: float) -> None:
+    check_integer("model_dim", model_dim)
+    check_integer("hidden_dim", hidden_dim)
+    check_dropout(dropout)
 
 
 def _initialise(*layers: nn.Linear) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from attn_core.cache import Cache
-from attn_core.contract import kind
+from attn_core.contract import check_dropout, check_factory, check_integer, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
@@ -18,6 +18,9 @@ class AddNorm(nn.Module):
 
     ``norm`` makes the norm from the model's size: layer norm by default.
 
+    Raises:
+        ValueError: if ``model_dim`` is below 1, ``dropout`` lies outside [0, 1), or ``norm`` makes none.
+
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 
@@ -25,6 +28,9 @@ class AddNorm(nn.Module):
         self, model_dim: int, *, dropout: float, norm_first: bool, norm: Callable[[int], nn.Module] = nn.LayerNorm
     ) -> None:
         super().__init__()
+        check_integer("model_dim", model_dim)
+        check_dropout(dropout)
+        check_factory("norm", norm)
         self.norm = norm(model_dim)
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first

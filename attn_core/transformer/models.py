@@ -182,9 +182,7 @@ class LanguageModel(_SingleStack):
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         masks.length_mask(lengths, tokens.shape[1])  # for its errors
-        check_lengths(lengths, len(tokens))
-        if int(lengths.min()) < 1:
-            raise ValueError(f"lengths: expected at least one token in each prompt, got {lengths.tolist()}")
+        check_lengths(lengths, len(tokens), "prompt")
         if caches is None:
             caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
         rows = [len(cache.lengths) for cache in caches]

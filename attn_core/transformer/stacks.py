@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.cache import Cache, KVCache, rollback_on_error
-from attn_core.contract import check_factory
+from attn_core.contract import check_factory, check_integer
 from attn_core.mechanisms.dense import soft_capped
 from attn_core.positions import RelativePositions, Sinusoidal
 from attn_core.transformer.config import TransformerConfig
@@ -29,6 +29,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab_size: int, config: TransformerConfig, positions: nn.Module | None) -> None:
         super().__init__()
+        check_integer("vocab_size", vocab_size)
         self.tokens = nn.Embedding(vocab_size, config.model_dim)
         nn.init.normal_(self.tokens.weight, std=config.model_dim**-0.5)
         self.scale = math.sqrt(config.model_dim) if config.scale_embedding else 1.0

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_integer, is_number, shown
+from attn_core.contract import accum_dtype, check_integer, check_lengths, is_number, kind, shown
 from attn_core.data import Batch, Vocab
 from attn_core.data.batches import pad
 from attn_core.decode.hypothesis import evaluating
@@ -64,8 +64,7 @@ class ContrastivePair(nn.Module):
             ValueError: as the encoder, or a text without a token.
         """
         x = self.texts(tokens, lengths)
-        if int(lengths.min()) < 1:  # it would read the padding's vector
-            raise ValueError(f"lengths: expected at least one token in each text, got {shown(lengths.tolist())}")
+        check_lengths(lengths, len(x), "text")  # of none it would read the padding's vector
         last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
         return functional.normalize(self.text_projection(last), dim=-1)
 
@@ -84,10 +83,12 @@ def zero_shot(model: ContrastivePair, images: Tensor, captions: Sequence[Sequenc
     The model is run in evaluation mode and left in the mode it was in.
 
     Raises:
-        ValueError: if a caption has no words, or the images have another kind or size.
+        ValueError: if there are no captions, one has no words, or the images have another kind or size.
 
     Source: Radford et al. 2021, section 3.1.2.
     """
+    if not len(captions):
+        raise ValueError("captions: expected at least one, got none")
     rows = [torch.tensor([*vocab.encode(words), Vocab.EOS]) for words in captions]
     tokens = pad(rows).to(images.device)
     lengths = torch.tensor([len(row) for row in rows], device=images.device)
@@ -100,10 +101,13 @@ def contrastive_loss(logits: Tensor) -> Tensor:
 
     Shapes: ``logits (B, B)``, row i an image and column i its own text; returns a scalar.
 
+    Raises:
+        ValueError: if the logits are of another shape or kind.
+
     Source: Radford et al. 2021, figure 3; van den Oord et al. 2018.
     """
+    logits = _square(logits)
     own = torch.arange(len(logits), device=logits.device)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return (functional.cross_entropy(logits, own) + functional.cross_entropy(logits.T, own)) / 2
 
 
@@ -112,11 +116,21 @@ def sigmoid_loss(logits: Tensor) -> Tensor:
 
     Shapes: ``logits (B, B)``, row i an image and column i its own text; returns their sum divided by B, a scalar.
 
+    Raises:
+        ValueError: as ``contrastive_loss``.
+
     Source: Zhai et al. 2023, section 3.2 (SigLIP).
     """
-    own = torch.eye(len(logits), device=logits.device)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return functional.binary_cross_entropy_with_logits(logits, own.to(logits), reduction="sum") / len(logits)
+    logits = _square(logits)
+    own = torch.eye(len(logits), device=logits.device, dtype=logits.dtype)
+    return functional.binary_cross_entropy_with_logits(logits, own, reduction="sum") / len(logits)
+
+
+def _square(logits: Tensor) -> Tensor:
+    is_floating = isinstance(logits, Tensor) and logits.is_floating_point()
+    if not is_floating or logits.dim() != 2 or not 0 < len(logits) == logits.shape[1]:
+        raise ValueError(f"logits: expected a floating tensor (B, B), got {kind(logits)}")
+    return logits.to(accum_dtype(logits))
 
 
 @needs_whole_batch

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_integer, kind
+from attn_core.contract import check_flags, check_integer, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
@@ -66,6 +66,7 @@ class VisionTransformer(nn.Module):
         super().__init__()
         self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
         check_integer("image_size", image_size)
+        check_flags(class_token=class_token)
         if image_size % patch_size:
             raise ValueError(f"image_size: expected a multiple of patch_size {patch_size}, got {image_size}")
         self.image_size = image_size

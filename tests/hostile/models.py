@@ -18,7 +18,7 @@ from attn_book.context.encoder import ContextLayer
 from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
 from attn_book.retrieval import mean_vectors, retrieval_accuracy
-from attn_core import Dense, SlidingWindow
+from attn_core import Dense, MultiHeadAttention, SlidingWindow, masks
 from attn_core.data import Batches, Pair, Vocab
 from attn_core.data.vocab import PretrainingVocab
 from attn_core.decode import Sampler, beam, generate, greedy, sample, translate
@@ -26,16 +26,22 @@ from attn_core.decode.teacher_forcing import teacher_forced_attention
 from attn_core.positions import Rotary
 from attn_core.pretrain import (
     ClassHead,
+    Classifier,
     LabelledBatches,
     MaskedBatches,
+    MaskedLanguageModel,
     SegmentEncoder,
     StreamBatches,
     Text,
+    class_logits,
     mask_tokens,
+    masked_scores,
     pack,
+    whole_texts,
 )
 from attn_core.seq2seq import (
     BahdanauDecoder,
+    DeepOutput,
     Encoder,
     FixedContextDecoder,
     HardDecoder,
@@ -48,8 +54,12 @@ from attn_core.seq2seq import (
 )
 from attn_core.train import cosine, fit, smoothed_loss
 from attn_core.transformer import (
+    AddNorm,
     DecoderLayer,
+    FeedForward,
     LanguageModel,
+    SwiGLU,
+    TokenEmbedding,
     Transformer,
     TransformerConfig,
     TransformerEncoder,
@@ -58,6 +68,9 @@ from attn_core.vision import (
     ContrastivePair,
     PatchEmbedding,
     VisionTransformer,
+    contrastive_loss,
+    sigmoid_loss,
+    zero_shot,
 )
 from tests.hostile.row import Row
 from tests.hostile.tensors import INF, NAN, ids, numbers, whole
@@ -70,6 +83,7 @@ MODEL, WRITER, READER = Transformer(CONFIG).eval(), LanguageModel(CONFIG).eval()
 ENCODER = Encoder(7, embed_dim=4, hidden_dim=3).eval()
 RECURRENT = Seq2Seq(ENCODER, BahdanauDecoder(7, **SIZES)).eval()
 SEGMENTS = SegmentEncoder(replace(CONFIG, vocab_size=10)).eval()
+MASKED = MaskedLanguageModel(SEGMENTS)
 MEMORY = ENCODER(ids(2, 3), whole(3, 2))
 
 
@@ -123,6 +137,34 @@ MODELS = [
         "positions: expected a function that makes one, got Rotary$"),
     Row("LanguageModel: a mechanism's name", LanguageModel, {"config": CONFIG, "mechanism": "dense"},
         "mechanism: expected a function that makes one, got str$"),
+    *(
+        Row(f"config: {name} {value!r}", TransformerConfig, settings(**{name: value}),
+            f"{name}: expected True or False, got {value!r}$")
+        for name, value in (("norm_first", "no"), ("bias", None), ("scale_embedding", 0), ("share_query_key", "False"))
+    ),
+    Row("MultiHead: bias as text", MultiHeadAttention, {"model_dim": 4, "num_heads": 2, "bias": "no"},
+        "bias: expected True or False, got 'no'$"),
+    *(
+        Row(f"{part.__name__}: {name} {value!r}", part, given | {name: value}, f"{name}: expected")
+        for part, given, name, value in (
+            (FeedForward, {"model_dim": 4, "hidden_dim": 4}, "dropout", NAN),
+            (FeedForward, {"hidden_dim": 4}, "model_dim", 0),
+            (SwiGLU, {"model_dim": 4}, "hidden_dim", 2.5),
+            (AddNorm, {"model_dim": 4, "norm_first": True}, "dropout", 2.0),
+            (AddNorm, {"model_dim": 4, "norm_first": True, "dropout": 0.0}, "norm", nn.LayerNorm(4)),
+            (DeepOutput, {"input_dim": 4, "hidden_dim": 4}, "vocab_size", 0),
+            (TokenEmbedding, {"config": CONFIG, "positions": None}, "vocab_size", True),
+            (Encoder, {"vocab_size": 7, "embed_dim": 4, "hidden_dim": 3}, "bidirectional", "no"),
+            (LuongDecoder, {"vocab_size": 7, **SIZES}, "score", attn_core.scores.Dot),
+            (LuongDecoder, {"vocab_size": 7, **SIZES, "score": attn_core.scores.Dot()}, "window", 3),
+            (Seq2Seq, {"decoder": RECURRENT.decoder}, "encoder", Encoder),
+        )
+    ),
+    Row("Encoder: an empty sentence", ENCODER, read(lengths=whole(3, 0)),
+        r"lengths: expected at least one token in each sentence, got \[3, 0\]$"),
+    Row("masks: an offset of -1", masks.causal,
+        {"query_length": 2, "key_length": 3, "offset": whole(1, -1)},
+        "offset: expected integers of at least 0, got -1$"),
     Row("DecoderLayer: a window across", DecoderLayer, {"config": CONFIG, "cross_mechanism": SlidingWindow(1)},
         "cross_mechanism: expected one that places no queries, got SlidingWindow$"),
     Row("source: past the vocabulary", MODEL.encode, read(source=whole(4, 7)[None]),
@@ -247,6 +289,15 @@ PICTURES = [
             f"bias: expected None or a finite number, got {value!r}$")
         for value in (NAN, INF, "-10", True)
     ),
+    *(
+        Row(f"{loss.__name__}: {name}", loss, {"logits": logits}, r"logits: expected a floating tensor \(B, B\), got")
+        for loss in (contrastive_loss, sigmoid_loss)
+        for name, logits in (("more texts", numbers(2, 3)), ("none", numbers(0, 0)), ("ids", ids(2, 2)), ("lists", [[1.0]]))
+    ),
+    Row("zero_shot: no captions", zero_shot, {"model": None, "images": images, "captions": [], "vocab": VOCAB},
+        "captions: expected at least one, got none$"),
+    Row("ViT: class token as text", VisionTransformer, {"config": CONFIG, "image_size": 8, "patch_size": 4,
+        "class_token": "no"}, "class_token: expected True or False, got 'no'$"),
     Row("embed_texts: an empty text", lambda model, tokens, lengths: model.embed_texts(tokens, lengths),
         {"model": ContrastivePair(VisionTransformer(CONFIG, image_size=8, patch_size=4), READER, shared_dim=2),
         "tokens": ids(2, 3), "lengths": whole(0, 3)},
@@ -279,6 +330,35 @@ PRETRAINING = [
         r"segments: expected integers of the shape of tokens, \(1, 2\), got list$"),
     Row("segments: lengths for others", SEGMENTS, {"tokens": ids(2, 2), "lengths": whole(2)},
         r"lengths: expected shape \(2,\), got \(1,\)$"),
+    Row("mask_tokens: no generator", mask_tokens, {"tokens": ids(1, 2), "vocab_size": 9, "generator": None},
+        "generator: expected a torch.Generator, got None$"),
+    *(
+        Row(f"Classifier: at {at!r}", lambda at: Classifier(SEGMENTS, 2)(ids(2, 2), whole(2, 2), None, at), {"at": at},
+            f"at: expected {said}")
+        for at, said in (
+            (whole(0, 2), r"positions from 0 to 1, got \[0, 2\]$"),
+            (whole(0, -1), r"positions from 0 to 1, got \[0, -1\]$"),
+            (whole(0), r"integers of shape \(2,\), got torch.int64 of shape \(1,\)$"),
+            ([0, 0], r"integers of shape \(2,\), got list$"),
+        )
+    ),
+    *(
+        Row(f"MaskedLanguageModel: hidden {name}", lambda hidden: MASKED(ids(2, 2), whole(2, 2), None, hidden),
+            {"hidden": hidden}, r"hidden: expected a boolean tensor of shape \(2, 2\), got")
+        for name, hidden in (("numbers", ids(2, 2)), ("rows", whole(0, 1) > 0), ("floats", numbers(2, 2)))
+    ),
+    Row("masked_scores: no batches", masked_scores, {"model": MASKED, "batches": []},
+        "batches: expected at least one hidden token, got none$"),
+    Row("class_logits: no batches", class_logits, {"model": Classifier(SEGMENTS, 2), "batches": []},
+        "batches: expected at least one, got none$"),
+    Row("masked: a plain vocabulary", MaskedBatches, {"texts": whole_texts([["a"]]), "vocab": VOCAB, "batch_size": 1,
+        "seed": 0}, "vocab: expected a PretrainingVocab, got Vocab$"),
+    Row("masked: texts in a list", MaskedBatches, {"texts": [], "vocab": TEXTS, "batch_size": 1, "seed": 0},
+        "texts: expected a function that makes one, got list$"),
+    Row("labelled: half a label", LabelledBatches, {"texts": [Text(["a"], label=1.5)], "vocab": TEXTS, "batch_size": 1},
+        "texts: expected a label of 0 or more for each, got Text"),
+    Row("stream: words in a list", StreamBatches, {"texts": [["a"]], "vocab": ["a"], "batch_size": 1, "length": 1},
+        "vocab: expected a Vocab, got list$"),
     Row("ClassHead: no classes", ClassHead, {"model_dim": 4, "classes": 0},
         "classes: expected an integer of at least 1, got 0$"),
     Row("masked: no texts", MaskedBatches, {"texts": lambda number: [], "vocab": TEXTS, "batch_size": 1, "seed": 0},

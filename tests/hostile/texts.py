@@ -33,7 +33,7 @@ from attn_book.widgets.base import RefusedError
 from attn_book.widgets.exported import export_translator
 from attn_core import checkpoint
 from attn_core.checkpoint import Checkpoint, load, load_matching, save
-from attn_core.data import Batches, Pair, Vocab
+from attn_core.data import Batches, Pair, Vocab, tokenize
 from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.train import fit
@@ -340,6 +340,15 @@ TEXT = [
             ("bytes as a sentence", [b"abc"], "words that are non-empty strings, got 97$"),
         )
     ),
+    Row("Vocab: None", Vocab, {"sentences": None}, "sentences: expected some of them, got None$"),
+    Row("encode: None", VOCAB.encode, {"tokens": None}, "tokens: expected a sequence of words, got None$"),
+    Row("tokenize: bytes", tokenize, {"text": b"a b"}, "text: expected a string, got b'a b'$"),
+    Row("bleu: ids", bleu, {"hypotheses": [[1, 2]], "references": [["a"]]},
+        "hypotheses: expected words that are strings, got 1$"),
+    Row("bleu: several references", bleu, {"hypotheses": [["a"]], "references": [[["a"], ["b"]]]},
+        r"references: expected words that are strings, got \['a'\]$"),
+    Row("exact_match: None", exact_match, {"hypotheses": [None], "references": [["a"]]},
+        "hypotheses: expected sentences as sequences of words, got None$"),
     Row("Vocab: words seen never", Vocab, {"sentences": [["a"]], "min_count": 0},
         "min_count: expected an integer of at least 1, got 0$"),
     Row("encode: a text", VOCAB.encode, {"tokens": "abc"}, "tokens: expected a sequence of words, got 'abc'$"),
