@@ -292,7 +292,7 @@ PICTURES = [
     *(
         Row(f"{loss.__name__}: {name}", loss, {"logits": logits}, r"logits: expected a floating tensor \(B, B\), got")
         for loss in (contrastive_loss, sigmoid_loss)
-        for name, logits in (("more texts", numbers(2, 3)), ("none", numbers(0, 0)), ("ids", ids(2, 2)), ("lists", [[1.0]]))
+        for name, logits in (("more", numbers(2, 3)), ("none", numbers(0, 0)), ("ids", ids(2, 2)), ("list", [[1.0]]))
     ),
     Row("zero_shot: no captions", zero_shot, {"model": None, "images": images, "captions": [], "vocab": VOCAB},
         "captions: expected at least one, got none$"),
