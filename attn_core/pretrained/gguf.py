@@ -35,36 +35,21 @@ _NEEDED = {
     "general.type": ("model",),
     "general.quantization_version": (2,),
     "llama.attention.causal": (True,),
-    "llama.attention.clamp_kqv": (0,),
-    "llama.attention.max_alibi_bias": (0,),
-    "llama.attention.sliding_window": (0,),
-    "llama.expert_count": (0,),
-    "llama.expert_used_count": (0,),
     "llama.rope.scaling.attn_factor": (1,),
     "llama.rope.scaling.type": ("linear", "none"),
     "llama.tensor_data_layout": ("reference", "Meta AI original pth"),
-    "llama.use_parallel_residual": (False,),
-    "tokenizer.ggml.add_bos_token": (False,),
-    "tokenizer.ggml.add_eos_token": (False,),
-    "tokenizer.ggml.add_sep_token": (False,),
-    "tokenizer.ggml.add_space_prefix": (False,),
-    "tokenizer.ggml.remove_extra_whitespaces": (False,),
 }
 """What a file may say of these; the first is what its silence means."""
-_HARMLESS = {
-    "GGUF.*",
-    "general.*",
-    "llama.context_length",
-    "llama.rope.scaling.finetuned",
-    "llama.rope.scaling.original_context_length",
-    "quantize.*",
-    "split.*",
-    "tokenizer.chat_template*",
-    "tokenizer.ggml.*_token_id",
-    "tokenizer.ggml.scores",
-    "tokenizer.ggml.token_type_count",
-    "tokenizer.huggingface.json",
-}
+_OFF = """
+llama.attention.clamp_kqv llama.attention.max_alibi_bias llama.attention.sliding_window llama.expert_count
+llama.expert_used_count llama.use_parallel_residual tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token
+tokenizer.ggml.add_sep_token tokenizer.ggml.add_space_prefix tokenizer.ggml.remove_extra_whitespaces
+""".split()
+_HARMLESS = """
+GGUF.* general.* llama.context_length llama.rope.scaling.finetuned llama.rope.scaling.original_context_length quantize.*
+split.* tokenizer.chat_template* tokenizer.ggml.*_token_id tokenizer.ggml.scores tokenizer.ggml.token_type_count
+tokenizer.huggingface.json
+""".split()
 """What changes neither the logits nor the tokens of a text."""
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 """Types of tokens. Those of the last three are never split; the last type is ordinary text all the same."""
@@ -103,7 +88,7 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     architecture = settings.get("general.architecture", str)
     if architecture != "llama":
         raise ValueError(f"{path}: expected a model of the architecture llama, got {architecture}")
-    for name, accepted in _NEEDED.items():
+    for name, accepted in (_NEEDED | dict.fromkeys(_OFF, (False, 0))).items():
         settings.expect(name, *accepted)
     model, tokenizer = _model(settings), _tokenizer(settings)
     ends = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))

@@ -41,7 +41,9 @@ TOKENS = ["<|im_start|>", "a", "b", "Ġ", "ab", "Ġab"]
 def parameters(**shapes):
     """Random ones; ``shapes`` are those of a layer's that are not as usual."""
     shapes = {f"blk.{n}.{name}": shape for n in range(2) for name, shape in (LAYER | shapes).items()}
-    shapes = {f"{name}.weight": shape for name, shape in ({"token_embd": (6, 32), "output_norm": (32,)} | shapes).items()}
+    shapes = {
+        f"{name}.weight": shape for name, shape in ({"token_embd": (6, 32), "output_norm": (32,)} | shapes).items()
+    }
     generator = torch.Generator().manual_seed(0)
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
@@ -139,8 +141,8 @@ EMBEDDING = {"output.weight": parameters()["token_embd.weight"]}
         ({"tokenizer__ggml__token_type": None}, {}),
         ({"tensors": parameters() | EMBEDDING}, {}),
         ({"llama__tensor_data_layout": "Meta AI original pth", "llama__context_length": 99, "split__count": 0}, {}),
-        ({"general__name": "x", "tokenizer__chat_template": "x", "tokenizer__ggml__scores": [1.0], "llama__expert_count": 0,
-          "llama__rope__scaling__finetuned": True, "tokenizer__ggml__bos_token_id": 0}, {}),
+        ({"general__name": "x", "tokenizer__chat_template": "x", "tokenizer__ggml__scores": [1.0],
+          "llama__expert_count": 0, "llama__rope__scaling__finetuned": True, "tokenizer__ggml__bos_token_id": 0}, {}),
     ],
 )  # fmt: skip
 @torch.no_grad()
@@ -159,7 +161,7 @@ def test_settings_that_a_file_may_have_or_lack(tmp_path, changes, positions):
         ({"general__type": "adapter"}, "expected general.type to be 'model', got 'adapter'"),
         ({"general__quantization_version": 1}, "quantization_version"),
         ({"split__count": 2}, "expected one file with all parameters, got a shard"),
-        ({"llama__rope__scaling__type": "yarn"}, "expected llama.rope.scaling.type to be 'linear' or 'none', got 'yarn'"),
+        ({"llama__rope__scaling__type": "yarn"}, "rope.scaling.type to be 'linear' or 'none', got 'yarn'"),
         ({"llama__rope__scaling__attn_factor": 0.5}, "rope.scaling.attn_factor"),
         ({"llama__rope__dimension_count": 10}, "rotary_dim: expected an integer from 1 to 8, got 10"),
         ({"llama__attention__value_length": 4}, "attention.value_length to be 8, got 4"),
@@ -174,7 +176,7 @@ def test_settings_that_a_file_may_have_or_lack(tmp_path, changes, positions):
         ({"llama__block_count": None}, "expected the setting llama.block_count, got"),
         ({"llama__block_count": 2.0}, "llama.block_count: expected an integer of at least 1, got 2.0"),
         ({"llama__attention__head_count": 0}, "llama.attention.head_count: expected an integer of at least 1, got 0"),
-        ({"llama__attention__head_count": 3}, "expected sizes that fit together, got ValueError: num_heads: .* 32, got 3"),
+        ({"llama__attention__head_count": 3}, "expected sizes that fit together, got .*num_heads: .* 32, got 3"),
         ({"llama__embedding_length": [32, 32]}, r"llama.embedding_length: expected an integer .*, got \[32, 32\]"),
         ({"llama__rope__freq_base": "x"}, "llama.rope.freq_base: expected a finite number above 0, got 'x'"),
         ({"tokenizer__ggml__pre": "qwen2"}, r"expected a tokenizer \('gpt2', 'smollm'\), got \('gpt2', 'qwen2'\)"),
@@ -186,7 +188,7 @@ def test_settings_that_a_file_may_have_or_lack(tmp_path, changes, positions):
         ({"tensors": {name: x for name, x in parameters().items() if name != "blk.1.attn_k.weight"}},
          r"missing: \['blk.1.attn_k.weight'\]"),
         ({"tensors": parameters() | {"rope_freqs.weight": torch.ones(4)}}, r"not expected: \['rope_freqs.weight'\]"),
-        ({"tensors": parameters() | {"output.weight": torch.ones(6, 32)}}, "expected output.weight to be the embedding"),
+        ({"tensors": parameters() | {"output.weight": torch.ones(6, 32)}}, "output.weight to be the embedding"),
         ({"tensors": parameters(attn_v=(32, 32))}, r"blk.0.attn_v.weight of shape \(16, 32\), got \(32, 32\)"),
         ({"tensors": parameters() | {"blk.0.attn_v.weight": torch.ones(16, 32).int()}},
          "expected blk.0.attn_v.weight in a format that gguf dequantises, got .*I32"),
@@ -206,7 +208,9 @@ def test_damaged_files_are_named(tmp_path):
     cut = [whole[:length] for length in (0, 1, 3, 4, 8, 23, 24, 100, 500, 1000, len(whole) // 2, len(whole) - 1)]
     for content in [*cut, pointer, b"{}" * 50, first]:
         (tmp_path / "model.gguf").write_bytes(content)
-        with pytest.raises(ValueError, match="model.gguf: expected a GGUF file, got " + "a Git LFS" * (content is pointer)):
+        with pytest.raises(
+            ValueError, match="model.gguf: expected a GGUF file, got " + "a Git LFS" * (content is pointer)
+        ):
             load_gguf(tmp_path / "model.gguf")
 
 
