@@ -4,16 +4,16 @@ A GGUF file holds a model's sizes, its tokenizer and its parameters, most of the
 float32 here. Needs the packages gguf and tokenizers.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attn_core.positions import Rotary
-from attn_core.pretrained.tables import Pretrained, Table, fill
-from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
+from attn_core.positions import Interpolation
+from attn_core.pretrained.settings import Settings, reading
+from attn_core.pretrained.tables import Pretrained, Table, fill, make_llama
+from attn_core.transformer import LanguageModel
 
 _LLAMA = Table(
     {"token_embd": "embedding.tokens", "output_norm": "stack.norm"},
@@ -29,13 +29,34 @@ _LLAMA = Table(
         "ffn_up": "feed_forward.hidden",
         "ffn_down": "feed_forward.out",
     },
+    logits="output.weight",
 )
-_CONTROL = 3
-"""The type of special tokens."""
+_NEEDED = {
+    "general.type": ("model",),
+    "general.quantization_version": (2,),
+    "llama.attention.causal": (True,),
+    "llama.rope.scaling.attn_factor": (1,),
+    "llama.rope.scaling.type": ("linear", "none"),
+    "llama.tensor_data_layout": ("reference", "Meta AI original pth"),
+}
+"""What a file may say of these; the first is what its silence means."""
+_OFF = """
+llama.attention.clamp_kqv llama.attention.max_alibi_bias llama.attention.sliding_window llama.expert_count
+llama.expert_used_count llama.use_parallel_residual tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token
+tokenizer.ggml.add_sep_token tokenizer.ggml.add_space_prefix tokenizer.ggml.remove_extra_whitespaces
+""".split()
+_HARMLESS = """
+GGUF.* general.* llama.context_length llama.rope.scaling.finetuned llama.rope.scaling.original_context_length quantize.*
+split.* tokenizer.chat_template* tokenizer.ggml.*_token_id tokenizer.ggml.scores tokenizer.ggml.token_type_count
+tokenizer.huggingface.json
+""".split()
+"""What changes neither the logits nor the tokens of a text."""
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+"""Types of tokens. Those of the last three are never split; the last type is ordinary text all the same."""
 
 
 def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
-    """The model of a GGUF file of the architecture ``llama``, and its tokenizer.
+    """The model of a GGUF file of the architecture ``llama``, its tokenizer, and the tokens that end a text.
 
     The model is in float32 on the CPU, in evaluation mode. Its embedding is also the matrix of its logits. Queries and
     keys are stored with interleaved pairs of rotary entries, as ``Rotary`` has them, so all parameters are used as they
@@ -43,85 +64,93 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
 
     The tokenizer is a ``tokenizers.Tokenizer``: byte-level BPE as SmolLM splits text. ``tokenizer.encode(text).ids``
     are the tokens, and ``tokenizer.decode(ids)`` is the text again. Names of special tokens in a text, such as
-    ``<|im_start|>``, are encoded as these tokens.
+    ``<|im_start|>``, and of tokens that the model's authors added, such as ``<think>``, are encoded as these tokens.
 
     Raises:
         ImportError: if gguf or tokenizers is not installed.
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is of another architecture, scales its positions, or has another kind of tokenizer; if
-            it lacks a parameter, has one that this model has not, or one of another shape.
+        ValueError: if the file is damaged, one of several shards, of another architecture, byte order or kind of
+            tokenizer; if it lacks a setting, or has one that is unknown here or asks for what the model has not; if it
+            lacks a parameter, has one that this model has not, or one of another shape or of an unknown format.
     """
     from gguf import GGUFReader
 
-    if not Path(path).is_file():
+    path = Path(path)
+    if not path.is_file():
         raise FileNotFoundError(f"path: expected a GGUF file, got {path}")
-    reader = GGUFReader(path)
-    fields = _Fields(reader.fields, path)
-    return Pretrained(_model(fields, {tensor.name: tensor for tensor in reader.tensors}), _tokenizer(fields))
+    with reading(path, "a GGUF file"):
+        reader = GGUFReader(path)
+        settings = Settings(path, {name: field.contents() for name, field in reader.fields.items()})
+    if reader.byte_order != "I":
+        raise ValueError(f"{path}: expected the byte order of this machine, got {reader.endianess.name.lower()}-endian")
+    if settings.values.get("split.count", 0) not in (0, 1):
+        raise ValueError(f"{path}: expected one file with all parameters, got a shard")
+    architecture = settings.get("general.architecture", str)
+    if architecture != "llama":
+        raise ValueError(f"{path}: expected a model of the architecture llama, got {architecture}")
+    for name, accepted in (_NEEDED | dict.fromkeys(_OFF, (False, 0))).items():
+        settings.expect(name, *accepted)
+    model, tokenizer = _model(settings), _tokenizer(settings)
+    ends = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
+    end_ids = settings.token_ids(*ends, vocab_size=model.config.vocab_size)
+    settings.refuse_others(_HARMLESS)
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    fill(model, _LLAMA, stored, lambda name: _floats(stored[name], path), path)
+    return Pretrained(model.eval(), tokenizer, end_ids)
 
 
-def _model(sizes: "_Fields", stored: dict[str, Any]) -> LanguageModel:
-    path = sizes.path
-    if sizes.get("general.architecture") != "llama":
-        raise ValueError(f"{path}: expected a model of the architecture llama, got {sizes.get('general.architecture')}")
-    scaling = [name for name in sizes.fields if name.startswith("llama.rope.scaling")]
-    if scaling:
-        raise ValueError(f"{path}: expected rotary positions that are not scaled, got {scaling}")
-    model_dim, num_heads, layers = (
-        sizes.get(f"llama.{name}") for name in ("embedding_length", "attention.head_count", "block_count")
+def _model(settings: Settings) -> LanguageModel:
+    model_dim, num_heads, num_layers, feed_forward_dim = (
+        settings.get(f"llama.{name}", int)
+        for name in ("embedding_length", "attention.head_count", "block_count", "feed_forward_length")
     )
-    config = TransformerConfig(
-        sizes.get("llama.vocab_size"),
+    head_dim = settings.get("llama.attention.key_length", int, None)
+    settings.expect("llama.attention.value_length", head_dim or model_dim // num_heads)
+    factor = settings.get("llama.rope.scaling.factor", float, settings.get("llama.rope.scale_linear", float, 1.0))
+    scaled = factor != 1 and settings.values.get("llama.rope.scaling.type") != "none"
+    return make_llama(
+        settings.path,
+        vocab_size=settings.get("llama.vocab_size", int, len(settings.get("tokenizer.ggml.tokens", list))),
         model_dim=model_dim,
         num_heads=num_heads,
-        num_kv_heads=sizes.get("llama.attention.head_count_kv"),
-        num_layers=layers,
-        feed_forward_dim=sizes.get("llama.feed_forward_length"),
-        dropout=0.0,
-        norm_first=True,
-        norm=partial(nn.RMSNorm, eps=sizes.get("llama.attention.layer_norm_rms_epsilon")),
-        feed_forward=SwiGLU,
-        bias=False,
-        scale_embedding=False,
+        num_kv_heads=settings.get("llama.attention.head_count_kv", int, None),
+        num_layers=num_layers,
+        feed_forward_dim=feed_forward_dim,
+        head_dim=head_dim,
+        epsilon=settings.get("llama.attention.layer_norm_rms_epsilon", float),
+        rotary={
+            "base": settings.get("llama.rope.freq_base", float, 10_000.0),
+            "rotary_dim": settings.get("llama.rope.dimension_count", int, None),
+            "scaling": Interpolation(factor) if scaled else None,
+        },
     )
-    rotary = partial(Rotary, model_dim // num_heads, base=sizes.get("llama.rope.freq_base"))
-    with torch.device("meta"):  # no memory for parameters that are replaced at once
-        model = LanguageModel(config, positions=rotary)
-    fill(model, _LLAMA, stored, lambda name: _floats(stored[name]), path)
-    return model.eval()
 
 
-def _tokenizer(fields: "_Fields") -> Any:
+def _tokenizer(settings: Settings) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    kinds = tuple(fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    kinds = tuple(settings.get(f"tokenizer.ggml.{name}", str) for name in ("model", "pre"))
     if kinds != ("gpt2", "smollm"):
-        raise ValueError(f"{fields.path}: expected a tokenizer ('gpt2', 'smollm'), got {kinds}")
-    tokens = fields.get("tokenizer.ggml.tokens")
-    merges = [tuple(merge.split(" ")) for merge in fields.get("tokenizer.ggml.merges")]
-    tokenizer = Tokenizer(models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=merges))
+        raise ValueError(f"{settings.path}: expected a tokenizer ('gpt2', 'smollm'), got {kinds}")
+    tokens, merges = (settings.get(f"tokenizer.ggml.{name}", list) for name in ("tokens", "merges"))
+    types = settings.get("tokenizer.ggml.token_type", list, [_NORMAL] * len(tokens))
+    with reading(settings.path, "tokens, merges and types of tokens that fit together"):
+        vocab = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(merge.split(" ")) for merge in merges]))
+        whole = [
+            AddedToken(token, normalized=False, special=kind != _USER_DEFINED)
+            for token, kind in zip(tokens, types, strict=True)
+            if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
+        ]
+    tokenizer.add_tokens(whole)
     digits, bytes_ = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
-    kinds_of = fields.get("tokenizer.ggml.token_type")
-    special = [token for token, number in zip(tokens, kinds_of, strict=True) if number == _CONTROL]
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
     return tokenizer
 
 
-class _Fields:
-    """What a GGUF file says beside its tensors, by name."""
-
-    def __init__(self, fields: dict[str, Any], path: Path | str) -> None:
-        self.fields, self.path = fields, path
-
-    def get(self, name: str) -> Any:
-        if name not in self.fields:
-            raise ValueError(f"{self.path}: expected the field {name}, got {len(self.fields)} others")
-        return self.fields[name].contents()
-
-
-def _floats(tensor: Any) -> Tensor:
+def _floats(tensor: Any, path: Path) -> Tensor:
     from gguf import dequantize
 
-    return torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
+    with reading(path, f"{tensor.name} in a format that gguf dequantises"):
+        return torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())

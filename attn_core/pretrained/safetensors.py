@@ -4,22 +4,21 @@ The file holds the parameters alone. The sizes of the model are in the ``config.
 ``tokenizer.json``. Needs the package tokenizers.
 """
 
-import json
 import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.positions import Learned, Rotary
+from attn_core.positions import Interpolation, Learned, YaRN
 from attn_core.pretrain.models import SegmentEncoder
-from attn_core.pretrained.tables import Pretrained, Table, fill
-from attn_core.transformer import FeedForward, LanguageModel, SwiGLU, TransformerConfig
+from attn_core.pretrained.settings import Settings, reading
+from attn_core.pretrained.tables import Pretrained, Table, fill, make, make_llama
+from attn_core.transformer import FeedForward, LanguageModel
 
 _BERT = Table(
     {
@@ -52,6 +51,7 @@ _GPT2 = Table(
         "mlp.c_proj": "feed_forward.out",
     },
     transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),
+    logits="lm_head.weight",
 )
 _LLAMA = Table(
     {"embed_tokens": "embedding.tokens", "norm": "stack.norm"},
@@ -67,25 +67,13 @@ _LLAMA = Table(
         "mlp.up_proj": "feed_forward.hidden",
         "mlp.down_proj": "feed_forward.out",
     },
+    logits="lm_head.weight",
 )
-
-
-class _Settings(dict[str, Any]):
-    """What ``config.json`` says, by name."""
-
-    def __missing__(self, name: str) -> Any:
-        raise ValueError(f"config.json: expected the setting {name}, got {len(self)} others")
-
-    @classmethod
-    def read(cls, path: Path) -> "_Settings":
-        try:
-            return cls(json.loads(path.read_text(encoding="utf-8")))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: expected an object in JSON, got {error}") from error
+_FORMATS = ("F64", "F32", "F16", "BF16")
 
 
 def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
-    """The model of a safetensors file with one of three layouts of names, and its tokenizer.
+    """The model of a safetensors file with one of three layouts of names, its tokenizer, and what ends a text.
 
     - ``"bert"``: a ``SegmentEncoder``, post-norm, with exact GELU, learned positions and a norm of the embeddings. The
       heads that BERT was trained with, and its pooler, are left out.
@@ -96,114 +84,165 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
 
     The model is in float32 on the CPU, in evaluation mode. The matrix of the logits is the embedding's own. Sizes come
     from ``config.json`` in the same folder. The tokenizer is a ``tokenizers.Tokenizer``, from ``tokenizer.json`` there;
-    it neither pads nor truncates.
+    it neither pads nor truncates. A language model's ``end_ids`` are those of ``generation_config.json``, if that is
+    there, and of ``config.json``.
 
     Raises:
         ImportError: if tokenizers is not installed.
         FileNotFoundError: if the file, ``config.json`` or ``tokenizer.json`` is not there.
-        ValueError: if ``layout`` is none of these; if the file is damaged; if a setting is missing or asks for what
-            the model has not; if a parameter is missing, has another shape, or is one that this model has not.
+        ValueError: if ``layout`` is none of these; if a file is damaged, or one of several shards; if a setting is
+            missing, is unknown here, or asks for what the model has not; if a parameter is missing, has another shape,
+            is not stored as floating numbers of 16, 32 or 64 bits, or is one that this model has not.
     """
+    from tokenizers import Tokenizer
+
     if layout not in _LAYOUTS:
         raise ValueError(f"layout: expected one of {', '.join(_LAYOUTS)}, got {layout!r}")
-    table, make, needed, prefix, left_out = _LAYOUTS[layout]
+    table, made, needed, harmless, prefix, left_out = _LAYOUTS[layout]
     path = Path(path)
-    settings = path.with_name("config.json")
-    for file in (path, settings):
+    index = path.with_name(f"{path.name}.index.json")
+    if re.search(r"-of-(?!0*1\.)\d+\.|\.index\.json$", path.name) or (index.is_file() and not path.is_file()):
+        raise ValueError(f"{path}: expected one file with all parameters, got a shard, or the index of shards")
+    settings, splitter = path.with_name("config.json"), path.with_name("tokenizer.json")
+    for file in (path, settings, splitter):
         if not file.is_file():
-            raise FileNotFoundError(f"path: expected a safetensors file with config.json beside it, got no {file}")
-    config = _Settings.read(settings)
-    for name, value in {"model_type": layout, **needed}.items():
-        if config.get(name, value) != value:
-            raise ValueError(f"{settings}: expected {name} to be {value!r}, got {config[name]!r}")
-    with torch.device("meta"):  # no memory for parameters that are replaced at once
-        model = make(config)
-    try:
-        with safe_open(path, "pt") as stored:
-            names = {_today(name).removeprefix(prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
-            read = {name for name in names if not re.fullmatch(left_out, name)}
-            fill(model, table, read, lambda name: stored.get_tensor(names[name]).float(), path)
-            if "lm_head.weight" in names:
-                head = stored.get_tensor("lm_head.weight").float()
-                if not torch.equal(head, model.embedding.tokens.weight):
-                    raise ValueError(f"{path}: expected lm_head.weight to be the embedding, got another matrix")
-    except SafetensorError as error:
-        raise ValueError(f"{path}: expected a safetensors file, got {error}") from error
+            beside = f"{settings.name} and {splitter.name} beside it"
+            raise FileNotFoundError(f"path: expected a safetensors file with {beside}, got no {file}")
+    config = Settings.from_json(settings)
+    for name, value in {"model_type": layout, **_NEEDED, **needed}.items():
+        config.expect(name, value)
+    model = made(config)
+    end_ids: tuple[int, ...] = ()
+    if isinstance(model, LanguageModel):
+        generation = path.with_name("generation_config.json")
+        for source in ([Settings.from_json(generation)] if generation.is_file() else []) + [config]:
+            end_ids += source.token_ids("eos_token_id", vocab_size=model.config.vocab_size)
+    config.refuse_others({*_HARMLESS, *harmless})
+    with reading(path, "a safetensors file"):
+        opened = safe_open(path, "pt")
+    with opened as stored:
+        names = {_today(name).removeprefix(prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
+        if table.logits and table.logits not in names:
+            config.expect("tie_word_embeddings", True)
+
+        def read(name: str) -> Tensor:
+            kind = stored.get_slice(names[name]).get_dtype()
+            if kind not in _FORMATS:  # integers, for example, would need scales
+                raise ValueError(f"{path}: expected {names[name]} as {', '.join(_FORMATS)}, got {kind}")
+            return stored.get_tensor(names[name]).float()
+
+        fill(model, table, {name for name in names if not re.fullmatch(left_out, name)}, read, path)
     if layout == "llama":
         for layer in model.stack.layers:
             for projection in (layer.attention.query, layer.attention.key):
                 projection.weight = nn.Parameter(_interleaved(projection.weight.detach(), layer.attention.head_dim))
-    return Pretrained(model.eval(), _tokenizer(path.with_name("tokenizer.json")))
+    with reading(splitter, "a tokenizer"):
+        tokenizer = Tokenizer.from_file(str(splitter))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return Pretrained(model.eval(), tokenizer, tuple(dict.fromkeys(end_ids)))
 
 
-def _bert(config: _Settings) -> SegmentEncoder:
-    sizes = TransformerConfig(
-        config["vocab_size"],
-        model_dim=config["hidden_size"],
-        num_heads=config["num_attention_heads"],
-        num_layers=config["num_hidden_layers"],
-        feed_forward_dim=config["intermediate_size"],
-        dropout=0.0,
-        norm=partial(nn.LayerNorm, eps=config["layer_norm_eps"]),
+def _bert(config: Settings) -> SegmentEncoder:
+    model_dim = config.get("hidden_size", int)
+    return make(
+        config.path,
+        partial(SegmentEncoder, norm_embedding=True),
+        partial(Learned, config.get("max_position_embeddings", int), model_dim),
+        vocab_size=config.get("vocab_size", int),
+        model_dim=model_dim,
+        num_heads=config.get("num_attention_heads", int),
+        num_layers=config.get("num_hidden_layers", int),
+        feed_forward_dim=config.get("intermediate_size", int),
+        norm=partial(nn.LayerNorm, eps=config.get("layer_norm_eps", float)),
         feed_forward=partial(FeedForward, activation=functional.gelu),
-        scale_embedding=False,
     )
-    positions = partial(Learned, config["max_position_embeddings"], config["hidden_size"])
-    return SegmentEncoder(sizes, positions=positions, norm_embedding=True)
 
 
-def _gpt2(config: _Settings) -> LanguageModel:
-    sizes = TransformerConfig(
-        config["vocab_size"],
-        model_dim=config["n_embd"],
-        num_heads=config["n_head"],
-        num_layers=config["n_layer"],
-        feed_forward_dim=config.get("n_inner") or 4 * config["n_embd"],
-        dropout=0.0,
+def _gpt2(config: Settings) -> LanguageModel:
+    model_dim = config.get("n_embd", int)
+    return make(
+        config.path,
+        LanguageModel,
+        partial(Learned, config.get("n_positions", int), model_dim),
+        vocab_size=config.get("vocab_size", int),
+        model_dim=model_dim,
+        num_heads=config.get("n_head", int),
+        num_layers=config.get("n_layer", int),
+        feed_forward_dim=config.get("n_inner", int, 4 * model_dim),
         norm_first=True,
-        norm=partial(nn.LayerNorm, eps=config["layer_norm_epsilon"]),
+        norm=partial(nn.LayerNorm, eps=config.get("layer_norm_epsilon", float)),
         feed_forward=partial(FeedForward, activation=partial(functional.gelu, approximate="tanh")),
-        scale_embedding=False,
     )
-    return LanguageModel(sizes, positions=partial(Learned, config["n_positions"], config["n_embd"]))
 
 
-def _llama(config: _Settings) -> LanguageModel:
-    rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta", 10_000.0)}  # by their version
-    if rope.get("rope_type", "default") != "default":
-        raise ValueError(f"config.json: expected rotary positions that are not scaled, got {rope}")
-    sizes = TransformerConfig(
-        config["vocab_size"],
-        model_dim=config["hidden_size"],
-        num_heads=config["num_attention_heads"],
-        num_kv_heads=config.get("num_key_value_heads"),
-        num_layers=config["num_hidden_layers"],
-        feed_forward_dim=config["intermediate_size"],
-        dropout=0.0,
-        norm_first=True,
-        norm=partial(nn.RMSNorm, eps=config["rms_norm_eps"]),
-        feed_forward=SwiGLU,
-        bias=False,
-        scale_embedding=False,
+def _llama(config: Settings) -> LanguageModel:
+    num_layers = config.get("num_hidden_layers", int)
+    config.expect("layer_types", ["full_attention"] * num_layers)
+    base, scaling = _rotary(config)
+    return make_llama(
+        config.path,
+        vocab_size=config.get("vocab_size", int),
+        model_dim=config.get("hidden_size", int),
+        num_heads=config.get("num_attention_heads", int),
+        num_kv_heads=config.get("num_key_value_heads", int, None),
+        num_layers=num_layers,
+        feed_forward_dim=config.get("intermediate_size", int),
+        head_dim=config.get("head_dim", int, None),
+        epsilon=config.get("rms_norm_eps", float),
+        rotary={"base": base, "scaling": scaling},
     )
-    return LanguageModel(sizes, positions=partial(Rotary, sizes.model_dim // sizes.num_heads, base=rope["rope_theta"]))
+
+
+def _rotary(config: Settings) -> tuple[float, Interpolation | YaRN | None]:
+    """The base and the scaling, which older and newer files call by other names; of both, the older name counts."""
+    old = any(name.startswith("rope_scaling.") for name in config.values)
+    rope = "rope_scaling" if old else "rope_parameters"
+    kind = config.get(f"{rope}.rope_type", str, config.get(f"{rope}.type", str, "default"))
+    config.expect(f"{rope}.type", kind)
+    config.expect(f"{rope}.partial_rotary_factor", 1)
+    base = config.get(f"{rope}.rope_theta", float, config.get("rope_theta", float, 10_000.0))
+    if kind == "default":
+        return base, None
+    if kind not in ("linear", "llama3"):
+        raise ValueError(f"{config.path}: {rope}.rope_type: expected default, linear or llama3, got {kind}")
+    factor = config.get(f"{rope}.factor", float)
+    if kind == "linear":
+        return base, Interpolation(factor)
+    slow, fast = (config.get(f"{rope}.{name}_freq_factor", float) for name in ("low", "high"))
+    trained = config.get(f"{rope}.original_max_position_embeddings", int)
+    return base, YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)
 
 
 class _Layout(NamedTuple):
-    """How to read one family of files: settings that must not say anything else, and names that are not read."""
+    """How to read one family of files: settings that must not say anything else, those that say nothing about what the
+    model computes, what may stand before the names of parameters, and names that are not read.
+    """
 
     table: Table
-    make: Callable[[_Settings], Any]
+    make: Callable[[Settings], Any]
     needed: dict[str, Any]
+    harmless: set[str]
     prefix: str
     left_out: str
 
 
+_NEEDED = {"is_encoder_decoder": False, "add_cross_attention": False}
+# What no family's model depends on: notes, training, generation, and code that computes the same in another order.
+_HARMLESS = """
+_* *_pdrop *_token_id *attn_implementation *dropout* *dtype *no_repeat_ngram_size *suppress_tokens architectures
+bad_words_ids chunk_size_feed_forward diversity_penalty do_sample early_stopping exponential_decay_length_penalty*
+finetuning_task gradient_checkpointing id2label* initializer_range label2id* length_penalty max_length min_length
+num_beam* num_labels num_return_sequences output_* prefix problem_type remove_invalid_values repetition_penalty
+return_dict* task_specific_params* temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class
+top_k top_p torchscript transformers* typical_p unsloth_* use_bfloat16 use_cache
+""".split()
 _LAYOUTS = {
     "bert": _Layout(
         _BERT,
         _bert,
         {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False, "type_vocab_size": 2},
+        {"directionality", "pooler_*"},
         "bert.",
         r"(pooler|cls)\..*|embeddings\.position_ids",
     ),
@@ -214,10 +253,10 @@ _LAYOUTS = {
             "activation_function": "gelu_new",
             "scale_attn_weights": True,
             "scale_attn_by_inverse_layer_idx": False,
-            "tie_word_embeddings": True,
         },
+        {"is_decoder", "n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn", "summary_*"},
         "transformer.",
-        r"h\.\d+\.attn\.(masked_)?bias|lm_head\.weight",
+        r"h\.\d+\.attn\.(masked_)?bias",
     ),
     "llama": _Layout(
         _LLAMA,
@@ -226,11 +265,19 @@ _LAYOUTS = {
             "hidden_act": "silu",
             "attention_bias": False,
             "mlp_bias": False,
-            "rope_scaling": None,
-            "tie_word_embeddings": True,
+            "partial_rotary_factor": 1,
+            "rope_interleaved": False,
+        },
+        {
+            "is_decoder",
+            "is_llama_config",
+            "max_position_embeddings",
+            "max_sequence_length",
+            "pretraining_tp",
+            "rope_*.original_max_position_embeddings",
         },
         "model.",
-        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq|lm_head\.weight",
+        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
     ),
 }
 
@@ -243,14 +290,3 @@ def _today(name: str) -> str:
 def _interleaved(weight: Tensor, head_dim: int) -> Tensor:
     """The rows of queries or keys, from pairs (j, j + D/2) in each head to pairs (2j, 2j + 1)."""
     return weight.unflatten(0, (-1, 2, head_dim // 2)).transpose(1, 2).flatten(0, 2)
-
-
-def _tokenizer(path: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    if not path.is_file():
-        raise FileNotFoundError(f"path: expected a safetensors file with tokenizer.json beside it, got no {path}")
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer

@@ -1,23 +1,36 @@
-"""From the names that a file gives to parameters to the names in our models."""
+"""From what a file calls sizes and parameters to what our models call them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from attn_core.multi_head import MultiHeadAttention
+from attn_core.positions import Rotary
 from attn_core.pretrain.models import SegmentEncoder
-from attn_core.transformer import LanguageModel
+from attn_core.pretrained.settings import reading
+from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 
 Model = TypeVar("Model", LanguageModel, SegmentEncoder)
 
 
-class Pretrained(NamedTuple, Generic[Model]):
-    """A model, and the tokenizer that it was trained with."""
+@dataclass(frozen=True)
+class Pretrained(Generic[Model]):
+    """A model, the tokenizer that it was trained with, and the tokens that end its texts.
+
+    It unpacks to the first two: ``model, tokenizer = load_gguf(path)``. An encoder has no ``end_ids``.
+    """
 
     model: Model
     tokenizer: Any
+    end_ids: tuple[int, ...] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.model, self.tokenizer))
 
 
 class Table(NamedTuple):
@@ -25,13 +38,47 @@ class Table(NamedTuple):
 
     ``whole`` names modules that exist once, ``layer`` those of each layer, whose names begin with ``layers`` and a
     number. Names of ours that are separated by spaces share one matrix in the file, the rows of one after the other's.
-    A parameter whose name ends with one of ``transposed`` is stored as the transpose of ours.
+    A parameter whose name ends with one of ``transposed`` is stored as the transpose of ours. ``logits`` is the matrix
+    of the logits, which need not be stored, since it has to be the embedding.
     """
 
     whole: dict[str, str]
     layers: str
     layer: dict[str, str]
     transposed: tuple[str, ...] = ()
+    logits: str = ""
+
+
+def make(path: Path, kind: Callable[..., Model], positions: Callable[[], nn.Module], **sizes: Any) -> Model:
+    """A model of these sizes, from the file ``path``, without memory for its parameters: ``fill`` replaces them."""
+    with torch.device("meta"), reading(path, "sizes that fit together"):
+        return kind(TransformerConfig(dropout=0.0, scale_embedding=False, **sizes), positions=positions)
+
+
+def make_llama(
+    path: Path,
+    *,
+    head_dim: int | None,
+    epsilon: float,
+    rotary: dict[str, Any],
+    model_dim: int,
+    num_heads: int,
+    **sizes: Any,
+) -> LanguageModel:
+    """``make`` for the Llama family. ``head_dim`` None is the usual one, and ``rotary`` are options of ``Rotary``."""
+    return make(
+        path,
+        LanguageModel,
+        partial(Rotary, head_dim or model_dim // num_heads, **rotary),
+        model_dim=model_dim,
+        num_heads=num_heads,
+        norm_first=True,
+        norm=partial(nn.RMSNorm, eps=epsilon),
+        attention=partial(MultiHeadAttention, head_dim=head_dim),
+        feed_forward=SwiGLU,
+        bias=False,
+        **sizes,
+    )
 
 
 def fill(
@@ -39,12 +86,13 @@ def fill(
     table: Table,
     stored: Collection[str],
     read: Callable[[str], Tensor],
-    path: Path | str,
+    path: Path,
 ) -> None:
     """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32.
 
     Raises:
-        ValueError: if a parameter of the table is missing or has another shape, or if one is not in the table.
+        ValueError: if a parameter of the table is missing or has another shape, if one is not in the table, or if the
+            matrix of the logits is not the embedding.
     """
     modules = table.whole | {
         f"{table.layers}.{number}.{theirs}": " ".join(f"stack.layers.{number}.{own}" for own in ours.split())
@@ -59,7 +107,7 @@ def fill(
         for part in ("weight", "bias")
         if f"{ours.split()[0]}.{part}" in expected
     }
-    missing, unknown = sorted(names.keys() - set(stored)), sorted(set(stored) - names.keys())
+    missing, unknown = sorted(names.keys() - set(stored)), sorted(set(stored) - names.keys() - {table.logits})
     if missing or unknown:
         raise ValueError(f"{path}: expected this model's parameters; missing: {missing}; not expected: {unknown}")
     for theirs, ours in names.items():
@@ -73,4 +121,6 @@ def fill(
         # Copies, so that no parameter keeps another one, or the file, in memory.
         copies = (part.clone(memory_format=torch.contiguous_format) for part in parts)
         found |= zip(ours, copies, strict=True)
+    if table.logits in stored and not torch.equal(read(table.logits), found["embedding.tokens.weight"]):
+        raise ValueError(f"{path}: expected {table.logits} to be the embedding, got another matrix")
     model.load_state_dict(found, assign=True)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attn_core import capture_attention
-from attn_core.positions import Rotary
+from attn_core.positions import Interpolation, Rotary
 from attn_core.pretrained import files, load_gguf, smollm2_file
 from attn_core.transformer import LanguageModel, SwiGLU
 
@@ -38,25 +38,35 @@ LAYER = {
 TOKENS = ["<|im_start|>", "a", "b", "Ġ", "ab", "Ġab"]
 
 
-def parameters():
-    shapes = {"token_embd.weight": (6, 32), "output_norm.weight": (32,)}
-    shapes |= {f"blk.{n}.{name}.weight": shape for n in range(2) for name, shape in LAYER.items()}
+def parameters(**shapes):
+    """Random ones; ``shapes`` are those of a layer's that are not as usual."""
+    shapes = {f"blk.{n}.{name}": shape for n in range(2) for name, shape in (LAYER | shapes).items()}
+    shapes = {
+        f"{name}.weight": shape for name, shape in ({"token_embd": (6, 32), "output_norm": (32,)} | shapes).items()
+    }
     generator = torch.Generator().manual_seed(0)
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
-def written(path, tensors, *, architecture="llama", sizes=SIZES, pre="smollm", quantised=()):
-    """A GGUF file."""
-    writer = gguf.GGUFWriter(path, architecture)
-    for name, value in sizes.items():
-        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
-        add(f"llama.{name}", value)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([3, 1, 1, 1, 1, 1])
-    writer.add_token_merges(["a b", "Ġ ab"])
-    for name, tensor in tensors.items():
+KINDS = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING", list: "ARRAY"}
+MODEL = {"general.architecture": "llama"} | {f"llama.{name}": value for name, value in SIZES.items()}
+MODEL |= {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": TOKENS,
+    "tokenizer.ggml.token_type": [3, 1, 1, 1, 1, 1],
+    "tokenizer.ggml.merges": ["a b", "Ġ ab"],
+}
+
+
+def written(path, tensors=None, *, quantised=(), endianess=gguf.GGUFEndian.LITTLE, **changes):
+    """A GGUF file. ``changes`` are settings, with two low lines for a dot; None leaves one out."""
+    settings = MODEL | {name.replace("__", "."): value for name, value in changes.items()}
+    writer = gguf.GGUFWriter(path, settings.pop("general.architecture"), endianess=endianess)
+    for name, value in settings.items():
+        if value is not None:
+            writer.add_key_value(name, value, gguf.GGUFValueType[KINDS[type(value)]])
+    for name, tensor in (parameters() if tensors is None else tensors).items():
         if name in quantised:
             kind = gguf.GGMLQuantizationType.Q8_0
             writer.add_tensor(name, gguf.quantize(tensor.numpy(), kind), raw_dtype=kind)
@@ -111,26 +121,97 @@ def test_quantised_parameters_become_floats(tmp_path):
     assert ((found - expected).unflatten(1, (-1, 32)).abs() <= 0.6 * step[..., None]).all()
 
 
-def without(tensors, *names):
-    return {name: tensor for name, tensor in tensors.items() if name not in names}
+EMBEDDING = {"output.weight": parameters()["token_embd.weight"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "positions"),
+    [
+        ({"llama__rope__scale_linear": 4.0}, {"scaling": Interpolation(4.0)}),
+        ({"llama__rope__scaling__factor": 4.0}, {"scaling": Interpolation(4.0)}),  # llama.cpp scales linearly, too
+        ({"llama__rope__scaling__factor": 2.0, "llama__rope__scaling__type": "linear",
+          "llama__rope__scale_linear": 4.0}, {"scaling": Interpolation(2.0)}),
+        ({"llama__rope__scaling__factor": 2.0, "llama__rope__scaling__type": "none"}, {"scaling": None}),
+        ({"llama__rope__dimension_count": 4}, {"rotary_dim": 4, "head_dim": 8}),
+        ({"llama__rope__freq_base": None}, {"base": 10_000.0}),
+        ({"llama__attention__key_length": 16, "llama__attention__value_length": 16, "tensors": parameters(
+            attn_q=(64, 32), attn_k=(32, 32), attn_v=(32, 32), attn_output=(32, 64))}, {"head_dim": 16}),
+        ({"llama__attention__head_count_kv": None, "tensors": parameters(attn_k=(32, 32), attn_v=(32, 32))}, {}),
+        ({"llama__vocab_size": None}, {}),
+        ({"tokenizer__ggml__token_type": None}, {}),
+        ({"tensors": parameters() | EMBEDDING}, {}),
+        ({"llama__tensor_data_layout": "Meta AI original pth", "llama__context_length": 99, "split__count": 0}, {}),
+        ({"general__name": "x", "tokenizer__chat_template": "x", "tokenizer__ggml__scores": [1.0],
+          "llama__expert_count": 0, "llama__rope__scaling__finetuned": True, "tokenizer__ggml__bos_token_id": 0}, {}),
+    ],
+)  # fmt: skip
+@torch.no_grad()
+def test_settings_that_a_file_may_have_or_lack(tmp_path, changes, positions):
+    model = load_gguf(written(tmp_path / "model.gguf", **changes)).model
+    found = model.stack.layers[1].attention.positions
+    usual = {"scaling": None, "rotary_dim": found.head_dim, "head_dim": 8, "base": 500.0}
+    assert {name: getattr(found, name) for name in usual} == usual | positions
+    assert model(torch.tensor([[0, 5, 2]])).isfinite().all()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "gpt2"}, "expected a model of the architecture llama, got gpt2"),
-        ({"sizes": SIZES | {"rope.scaling.factor": 4.0}}, "rotary positions that are not scaled, got .*scaling.factor"),
-        ({"sizes": without(SIZES, "rope.freq_base")}, "expected the field llama.rope.freq_base, got"),
-        ({"tensors": without(parameters(), "blk.1.attn_k.weight")}, r"missing: \['blk.1.attn_k.weight'\]"),
-        ({"tensors": parameters() | {"output.weight": torch.ones(6, 32)}}, r"not expected: \['output.weight'\]"),
-        ({"tensors": parameters() | {"blk.0.attn_v.weight": torch.ones(32, 32)}},
-         r"blk.0.attn_v.weight of shape \(16, 32\), got \(32, 32\)"),
+        ({"general__architecture": "gpt2"}, "expected a model of the architecture llama, got gpt2"),
+        ({"general__type": "adapter"}, "expected general.type to be 'model', got 'adapter'"),
+        ({"general__quantization_version": 1}, "quantization_version"),
+        ({"split__count": 2}, "expected one file with all parameters, got a shard"),
+        ({"llama__rope__scaling__type": "yarn"}, "rope.scaling.type to be 'linear' or 'none', got 'yarn'"),
+        ({"llama__rope__scaling__attn_factor": 0.5}, "rope.scaling.attn_factor"),
+        ({"llama__rope__dimension_count": 10}, "rotary_dim: expected an integer from 1 to 8, got 10"),
+        ({"llama__attention__value_length": 4}, "attention.value_length to be 8, got 4"),
+        ({"llama__attention__sliding_window": 8}, "attention.sliding_window"),
+        ({"llama__attention__max_alibi_bias": 8.0}, "attention.max_alibi_bias"),
+        ({"llama__attention__clamp_kqv": 8.0}, "attention.clamp_kqv"),
+        ({"llama__expert_count": 8}, "expert_count"),
+        ({"llama__use_parallel_residual": True}, "use_parallel_residual"),
+        ({"llama__tensor_data_layout": "other"}, "tensor_data_layout"),
+        ({"llama__final_logit_softcapping": 30.0}, "got llama.final_logit_softcapping=30.0"),
+        ({"llama__new": [1], "llama__other": "x"}, r"got llama.new=\[1\], llama.other='x'"),
+        ({"llama__block_count": None}, "expected the setting llama.block_count, got"),
+        ({"llama__block_count": 2.0}, "llama.block_count: expected an integer of at least 1, got 2.0"),
+        ({"llama__attention__head_count": 0}, "llama.attention.head_count: expected an integer of at least 1, got 0"),
+        ({"llama__attention__head_count": 3}, "expected sizes that fit together, got .*num_heads: .* 32, got 3"),
+        ({"llama__embedding_length": [32, 32]}, r"llama.embedding_length: expected an integer .*, got \[32, 32\]"),
+        ({"llama__rope__freq_base": "x"}, "llama.rope.freq_base: expected a finite number above 0, got 'x'"),
+        ({"tokenizer__ggml__pre": "qwen2"}, r"expected a tokenizer \('gpt2', 'smollm'\), got \('gpt2', 'qwen2'\)"),
+        ({"tokenizer__ggml__add_bos_token": True}, "add_bos_token"),
+        ({"tokenizer__ggml__tokens": "ab"}, "tokenizer.ggml.tokens: expected a list, got 'ab'"),
+        ({"tokenizer__ggml__token_type": [1]}, "expected tokens, merges and types of tokens that fit together, got"),
+        ({"tokenizer__ggml__merges": ["b a"]}, "expected tokens, merges and types of tokens that fit together, got"),
+        ({"tokenizer__ggml__eos_token_id": 6}, "tokenizer.ggml.eos_token_id: expected an integer from 0 to 5, got 6"),
+        ({"tensors": {name: x for name, x in parameters().items() if name != "blk.1.attn_k.weight"}},
+         r"missing: \['blk.1.attn_k.weight'\]"),
+        ({"tensors": parameters() | {"rope_freqs.weight": torch.ones(4)}}, r"not expected: \['rope_freqs.weight'\]"),
+        ({"tensors": parameters() | {"output.weight": torch.ones(6, 32)}}, "output.weight to be the embedding"),
+        ({"tensors": parameters(attn_v=(32, 32))}, r"blk.0.attn_v.weight of shape \(16, 32\), got \(32, 32\)"),
+        ({"tensors": parameters() | {"blk.0.attn_v.weight": torch.ones(16, 32).int()}},
+         "expected blk.0.attn_v.weight in a format that gguf dequantises, got .*I32"),
+        ({"endianess": gguf.GGUFEndian.BIG}, "expected the byte order of this machine, got big-endian"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(tmp_path, changes, message):
-    path = written(tmp_path / "model.gguf", **({"tensors": parameters()} | changes))
-    with pytest.raises(ValueError, match=message):
+    path = written(tmp_path / "model.gguf", **changes)
+    with pytest.raises(ValueError, match=f"^{path}: .*{message}"):
         load_gguf(path)
+
+
+def test_damaged_files_are_named(tmp_path):
+    whole = written(tmp_path / "whole.gguf").read_bytes()
+    first = whole[:4] + b"\1" + whole[5:]  # in version 1
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    cut = [whole[:length] for length in (0, 1, 3, 4, 8, 23, 24, 100, 500, 1000, len(whole) // 2, len(whole) - 1)]
+    for content in [*cut, pointer, b"{}" * 50, first]:
+        (tmp_path / "model.gguf").write_bytes(content)
+        with pytest.raises(
+            ValueError, match="model.gguf: expected a GGUF file, got " + "a Git LFS" * (content is pointer)
+        ):
+            load_gguf(tmp_path / "model.gguf")
 
 
 def test_a_path_without_a_file(tmp_path):
@@ -138,15 +219,22 @@ def test_a_path_without_a_file(tmp_path):
         load_gguf(tmp_path / "none.gguf")
 
 
-def test_the_tokenizer_merges_and_knows_special_tokens(tmp_path):
-    _, tokenizer = load_gguf(written(tmp_path / "model.gguf", parameters()))
+def test_the_tokenizer_merges_and_keeps_some_tokens_whole(tmp_path):
+    tokens, types = [*TOKENS, "<think>", "<unk>"], [3, 1, 1, 1, 1, 1, 4, 2]
+    sizes = {"llama__vocab_size": 8, "tokenizer__ggml__tokens": tokens, "tokenizer__ggml__token_type": types}
+    tensors = parameters() | {"token_embd.weight": torch.ones(8, 32)}
+    _, tokenizer = load_gguf(written(tmp_path / "model.gguf", tensors, **sizes))
     assert tokenizer.encode("<|im_start|>ab ab b").ids == [0, 4, 5, 3, 2]
+    assert tokenizer.encode("<think>ab<unk>b").ids == [6, 4, 7, 2]
     assert tokenizer.decode([4, 5, 3, 2]) == "ab ab b"
+    assert tokenizer.decode([0, 6, 4, 7]) == "<think>ab"  # without special tokens
+    assert tokenizer.decode([0, 6, 4, 7], skip_special_tokens=False) == "<|im_start|><think>ab<unk>"
 
 
-def test_another_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a tokenizer \('gpt2', 'smollm'\), got \('gpt2', 'qwen2'\)"):
-        load_gguf(written(tmp_path / "model.gguf", parameters(), pre="qwen2"))
+def test_the_tokens_that_end_a_text(tmp_path):
+    ids = {f"tokenizer__ggml__{name}_token_id": number for name, number in (("eos", 2), ("eot", 0), ("eom", 2))}
+    assert load_gguf(written(tmp_path / "one.gguf", **ids)).end_ids == (2, 0)
+    assert load_gguf(written(tmp_path / "two.gguf")).end_ids == ()
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from attn_book.word_pieces import WordPieces
 from attn_core import capture_attention
-from attn_core.positions import Learned, Rotary
+from attn_core.positions import Interpolation, Learned, Rotary, YaRN
 from attn_core.pretrain import LabelledBatches, MaskedBatches, Text, pack, whole_texts
 from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained import files, load_safetensors, minilm_files
@@ -100,11 +100,12 @@ def parameters(layout):
     }
 
 
-def written(folder, layout, *, tensors=None, config=None, tokenizer=True):
-    """A checkpoint: the file of its parameters, with the other files beside it."""
+def written(folder, layout, *, tensors=None, tokenizer=True, **changes):
+    """A checkpoint: the file of its parameters, with the other files beside it; ``changes`` are settings."""
     folder.mkdir(parents=True, exist_ok=True)
+    config = CONFIG[layout] | changes
     save_file(parameters(layout) if tensors is None else tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(CONFIG[layout] if config is None else config))
+    (folder / "config.json").write_text(json.dumps(config))
     if tokenizer:
         words = tokenizers.models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]")
         words = tokenizers.Tokenizer(words)
@@ -149,14 +150,14 @@ def half_split(x, i, base):
     return out
 
 
-def heads(q, k, v, *, causal, base=None):
+def heads(q, k, v, *, causal, base=None, factor=1.0):
     """The heads' outputs side by side, and the maps: a loop over heads and queries."""
     n, out, maps = len(q), torch.zeros(len(q), C, dtype=torch.float64), []
     for h in range(HEADS):
         own, shared = slice(h * D, (h + 1) * D), slice(h * k.shape[1] // C * D, (h * k.shape[1] // C + 1) * D)
         q_h, k_h = q[:, own], k[:, shared]
         if base:
-            q_h, k_h = (torch.stack([half_split(row, i, base) for i, row in enumerate(x)]) for x in (q_h, k_h))
+            q_h, k_h = (torch.stack([half_split(row, i / factor, base) for i, row in enumerate(x)]) for x in (q_h, k_h))
         weights = torch.zeros(n, n, dtype=torch.float64)
         for i in range(n):
             seen = i + 1 if causal else n
@@ -197,13 +198,13 @@ def gpt2(t, tokens):
     return layer_norm(x, t, "ln_f") @ t["wte.weight"].T, maps
 
 
-def llama(t, tokens):
+def llama(t, tokens, factor=1.0):
     x, maps = t["model.embed_tokens.weight"][tokens], []
     for n in range(LAYERS):
         at = f"model.layers.{n}."
         normed = rms_norm(x, t, at + "input_layernorm")
         out, weights = heads(
-            *(linear(normed, t, f"{at}self_attn.{name}_proj") for name in "qkv"), causal=True, base=50.0
+            *(linear(normed, t, f"{at}self_attn.{name}_proj") for name in "qkv"), causal=True, base=50.0, factor=factor
         )
         x = x + linear(out, t, at + "self_attn.o_proj")
         normed = rms_norm(x, t, at + "post_attention_layernorm")
@@ -296,30 +297,93 @@ def test_half_precision_becomes_float32(tmp_path):
     assert torch.equal(found, tensors["model.layers.1.self_attn.o_proj.weight"].float())
 
 
-def test_a_stored_matrix_of_logits_has_to_be_the_embedding(tmp_path):
-    tensors = parameters("llama")
-    same = tensors["model.embed_tokens.weight"].clone()
-    load_safetensors(written(tmp_path, "llama", tensors=tensors | {"lm_head.weight": same}), "llama")
-    path = written(tmp_path, "llama", tensors=tensors | {"lm_head.weight": same + 1})
+@pytest.mark.parametrize("layout", ["gpt2", "llama"])
+def test_a_stored_matrix_of_logits_has_to_be_the_embedding(tmp_path, layout):
+    embedding = {"gpt2": "wte.weight", "llama": "model.embed_tokens.weight"}[layout]
+    tensors = parameters(layout)
+    head = tensors | {"lm_head.weight": tensors[embedding].clone()}
+    load_safetensors(written(tmp_path, layout, tensors=head, tie_word_embeddings=False), layout)
+    head["lm_head.weight"] += 1
     with pytest.raises(ValueError, match="expected lm_head.weight to be the embedding, got another matrix"):
-        load_safetensors(path, "llama")
+        load_safetensors(written(tmp_path, layout, tensors=head), layout)
+    with pytest.raises(ValueError, match="expected tie_word_embeddings to be True, got False"):
+        load_safetensors(written(tmp_path, layout, tie_word_embeddings=False), layout)
 
 
-def test_settings_that_newer_and_older_files_write_otherwise(tmp_path):
-    config = without(CONFIG["llama"], "rope_theta", "num_key_value_heads")
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "base", "scaling"),
+    [
+        ({"rope_theta": None}, 10_000.0, None),
+        ({"rope_parameters": {"rope_theta": 70.0, "rope_type": "default"}}, 70.0, None),
+        ({"rope_scaling": None, "rope_parameters": {}}, 50.0, None),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}, 50.0, Interpolation(4.0)),
+        ({"rope_scaling": {"type": "linear", "factor": 4}}, 50.0, Interpolation(4)),
+        ({"rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 4.0}}, 50.0, Interpolation(4.0)),
+        ({"rope_scaling": {"rope_type": "llama3"} | LLAMA3}, 50.0, YaRN(8, 64, slow=1, fast=4, magnitude=1)),
+        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 7.0} | LLAMA3}, 7.0,
+         YaRN(8, 64, fast=4, magnitude=1)),
+    ],
+)  # fmt: skip
+def test_rotary_settings_of_newer_and_older_files(tmp_path, changes, base, scaling):
+    model = load_safetensors(written(tmp_path, "llama", **changes), "llama").model
+    positions = model.stack.layers[1].attention.positions
+    assert (positions.base, positions.scaling) == (base, scaling)
+
+
+@torch.no_grad()
+def test_scaled_positions_and_another_head_size_compute_what_a_loop_does(tmp_path):
+    path = written(tmp_path / "scaled", "llama", rope_scaling={"type": "linear", "factor": 4.0})
+    expected, _ = llama({name: x.double() for name, x in parameters("llama").items()}, TOKENS, factor=4.0)
+    model = load_safetensors(path, "llama").model.double()
+    torch.testing.assert_close(model(TOKENS[None])[0], expected, atol=1e-9, rtol=1e-9)
+    tensors = parameters("llama")  # of four heads, of which two have no way out: the same as two heads of size 4
+    for name in tensors:
+        if "o_proj" in name:
+            tensors[name][:, 8:] = 0
+    expected, _ = llama({name: x.double() for name, x in tensors.items()}, TOKENS)
+    kept = {"q_proj": slice(8), "k_proj": slice(4), "v_proj": slice(4), "o_proj": (slice(None), slice(8))}
+    tensors = {name: x[kept.get(name.split(".")[-2], ...)].clone() for name, x in tensors.items()}
+    sizes = {"head_dim": D, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = load_safetensors(written(tmp_path / "heads", "llama", tensors=tensors, **sizes), "llama").model.double()
+    torch.testing.assert_close(model(TOKENS[None])[0], expected, atol=1e-9, rtol=1e-9)
+
+
+def test_sizes_that_newer_and_older_files_leave_out(tmp_path):
     tensors = parameters("llama")
     for name in [name for name in tensors if "k_proj" in name or "v_proj" in name]:
         tensors[name] = torch.ones(C, C)
-    model, _ = load_safetensors(written(tmp_path, "llama", tensors=tensors, config=config), "llama")
-    attention = model.stack.layers[0].attention
-    assert attention.num_kv_heads == HEADS and attention.positions.base == 10_000.0
-    config["rope_parameters"] = {"rope_theta": 70.0, "rope_type": "default"}
-    model, _ = load_safetensors(written(tmp_path, "llama", tensors=tensors, config=config), "llama")
-    assert model.stack.layers[0].attention.positions.base == 70.0
-    config = without(CONFIG["gpt2"], "n_inner")
-    path = written(tmp_path, "gpt2", config=config)
+    path = written(tmp_path, "llama", tensors=tensors, num_key_value_heads=None)
+    assert load_safetensors(path, "llama").model.stack.layers[0].attention.num_kv_heads == HEADS
+    path = written(tmp_path, "gpt2", n_inner=None)
     with pytest.raises(ValueError, match=r"h.0.mlp.c_fc.weight of shape \(16, 64\), got \(16, 24\)"):
         load_safetensors(path, "gpt2")
+
+
+# What published files say beside that.
+NOTES = {
+    "architectures": ["X"], "torch_dtype": "bfloat16", "transformers_version": "4.42.3", "_name_or_path": "x",
+    "use_cache": True, "id2label": {"0": "x"}, "task_specific_params": {"x": {"max_length": 50}}, "pruned_heads": {},
+    "bos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
+}  # fmt: skip
+MORE_NOTES = {
+    "bert": {"gradient_checkpointing": False, "directionality": "bidi", "pooler_type": "first_token_transform"},
+    "gpt2": {"attn_pdrop": 0.1, "n_ctx": 9, "summary_type": "cls_index", "reorder_and_upcast_attn": False},
+    "llama": {"max_position_embeddings": 9, "pretraining_tp": 1, "rope_interleaved": False, "is_llama_config": True,
+              "attention_dropout": 0.0, "head_dim": D, "mlp_bias": False, "transformers.js_config": {"x": {"y": 1}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_tokens_that_end_a_text_and_what_changes_nothing(tmp_path, layout):
+    notes = NOTES | MORE_NOTES[layout]
+    path, ends = written(tmp_path, layout, **notes), layout != "bert"
+    assert load_safetensors(path, layout).end_ids == ()
+    assert load_safetensors(written(tmp_path, layout, eos_token_id=2), layout).end_ids == (2,) * ends
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [4, 2], "top_p": 0.9}')
+    assert load_safetensors(written(tmp_path, layout, eos_token_id=[2, 7]), layout).end_ids == (4, 2, 7) * ends
 
 
 @pytest.mark.parametrize(
@@ -358,40 +422,78 @@ def test_parameters_that_do_not_fit_are_named(tmp_path, layout, tensors, message
         ("gpt2", {"activation_function": "relu"}, "expected activation_function to be 'gelu_new', got 'relu'"),
         ("gpt2", {"scale_attn_weights": False}, "expected scale_attn_weights to be True, got False"),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "inverse_layer_idx to be False, got True"),
-        ("gpt2", {"tie_word_embeddings": False}, "expected tie_word_embeddings to be True, got False"),
-        ("llama", {"tie_word_embeddings": False}, "expected tie_word_embeddings to be True, got False"),
+        ("gpt2", {"add_cross_attention": True}, "expected add_cross_attention to be False, got True"),
+        ("gpt2", {"n_inner": 0}, "n_inner: expected an integer of at least 1, got 0"),
         ("llama", {"attention_bias": True}, "expected attention_bias to be False, got True"),
         ("llama", {"mlp_bias": True}, "expected mlp_bias to be False, got True"),
         ("llama", {"hidden_act": "gelu"}, "expected hidden_act to be 'silu', got 'gelu'"),
-        ("llama", {"rope_scaling": {"factor": 8.0}}, "expected rope_scaling to be None, got {'factor': 8.0}"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "not scaled, got .*yarn"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ("llama", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+        ("llama", {"sliding_window": 4, "quantization_config": {"bits": 4}},
+         "got sliding_window=4, quantization_config.bits=4"),
+        ("llama", {"rope_scaling": {"factor": 8.0}}, "got rope_scaling.factor=8.0"),
+        ("llama", {"rope_scaling": {"type": "linear"}}, "expected the setting rope_scaling.factor"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 0}}, "rope_scaling.factor: expected a finite number"),
+        ("llama", {"rope_scaling": {"type": "linear", "rope_type": "default"}}, "rope_scaling.type"),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_parameters": {"rope_type": "default"}},
+         "got rope_parameters.rope_type='default'"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "rope_type: expected .*, got yarn"),
+        ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "rope_parameters.full_attention"),
+        ("llama", {"rope_theta": True}, "rope_theta: expected a finite number above 0, got True"),
+        ("llama", {"head_dim": 3}, "expected sizes that fit together, got ValueError: head_dim: expected an even"),
+        ("llama", {"eos_token_id": VOCAB}, "eos_token_id: expected an integer from 0 to 10, got 11"),
+        ("llama", {"eos_token_id": [1, "x"]}, "eos_token_id: expected an integer from 0 to 10, got 'x'"),
+        ("bert", {"hidden_size": {"x": 1}}, "expected the setting hidden_size, got 9 others"),
+        ("bert", {"hidden_size": "16"}, "hidden_size: expected an integer of at least 1, got '16'"),
+        ("bert", {"hidden_act": {"x": 1}}, "got hidden_act.x=1"),
+        ("bert", {"layer_norm_eps": None}, "expected the setting layer_norm_eps, got 8 others"),
+        ("bert", {"text_config": {"x": 1}, "vocab_size": None}, "expected the setting vocab_size, got .*text_config.x"),
     ],
 )  # fmt: skip
 def test_settings_that_the_model_has_not_are_named(tmp_path, layout, changes, message):
-    path = written(tmp_path, layout, config=CONFIG[layout] | changes)
-    with pytest.raises(ValueError, match=message):
+    path = written(tmp_path, layout, **changes)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/config.json: .*{message}"):
         load_safetensors(path, layout)
 
 
-def test_a_missing_setting_is_named(tmp_path):
-    path = written(tmp_path, "bert", config=without(CONFIG["bert"], "layer_norm_eps"))
-    with pytest.raises(ValueError, match="expected the setting layer_norm_eps, got 8 others"):
-        load_safetensors(path, "bert")
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"5", b"null", b"\xff", b"version https://git-lfs.github.com/"])
+def test_damaged_files_are_named(tmp_path, file, content):
+    path = written(tmp_path, "gpt2")
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ValueError, match=f"/{file}: expected .*, got .*" + "Git LFS" * content.startswith(b"version")):
+        load_safetensors(path, "gpt2")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "5", "null"])
-def test_settings_that_are_no_object(tmp_path, text):
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int64, torch.bool, torch.float8_e4m3fn])
+def test_a_format_that_is_no_floating_one_is_named(tmp_path, dtype):
+    tensors = parameters("gpt2")
+    tensors["h.1.ln_1.weight"] = torch.ones(C).to(dtype)
+    with pytest.raises(ValueError, match="model.safetensors: expected h.1.ln_1.weight as F64, .*, got [IUBF]"):
+        load_safetensors(written(tmp_path, "gpt2", tensors=tensors), "gpt2")
+
+
+@pytest.mark.parametrize(
+    "name", ["model-00001-of-00002.safetensors", "model.safetensors.index.json", "model.safetensors"]
+)
+def test_shards_are_refused(tmp_path, name):
     path = written(tmp_path, "bert")
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match="config.json: expected an object in JSON, got"):
-        load_safetensors(path, "bert")
+    path.rename(tmp_path / "model-00001-of-00002.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+    with pytest.raises(ValueError, match=f"{name}: expected one file with all parameters, got a shard"):
+        load_safetensors(tmp_path / name, "bert")
 
 
-def test_a_damaged_file(tmp_path):
+def test_a_cut_file_is_named_and_one_of_one_shards_is_read(tmp_path):
     path = written(tmp_path, "bert")
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="model.safetensors: expected a safetensors file, got"):
-        load_safetensors(path, "bert")
+    whole = path.read_bytes()
+    for length in (4, 8, 100, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="model.safetensors: expected a safetensors file, got"):
+            load_safetensors(path, "bert")
+    path = tmp_path / "model-00001-of-00001.safetensors"
+    path.write_bytes(whole)
+    load_safetensors(path, "bert")
 
 
 def test_another_layout(tmp_path):
@@ -615,8 +717,16 @@ def test_a_random_gpt2_equals_hugging_faces(tmp_path, transformers):
     equal_language_models(saved(peer, tmp_path, "gpt2"), peer)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4])
-def test_a_random_llama_equals_hugging_faces(tmp_path, transformers, groups):
+@pytest.mark.parametrize(
+    ("groups", "options"),
+    [
+        (1, {}),
+        (2, {"head_dim": 6}),
+        (4, {"rope_scaling": {"rope_type": "linear", "factor": 4.0}}),
+        (4, {"rope_scaling": {"rope_type": "llama3"} | LLAMA3}),
+    ],
+)
+def test_a_random_llama_equals_hugging_faces(tmp_path, transformers, groups, options):
     config = transformers.LlamaConfig(
         vocab_size=50,
         hidden_size=32,
@@ -628,6 +738,7 @@ def test_a_random_llama_equals_hugging_faces(tmp_path, transformers, groups):
         initializer_range=0.3,
         tie_word_embeddings=True,
         attn_implementation="eager",
+        **options,
     )
     torch.manual_seed(0)
     peer = transformers.LlamaForCausalLM(config).eval()
