@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.contract import check_integer, check_vectors, kind, settings
+from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
 
@@ -59,6 +60,7 @@ class LongformerAttention(nn.Module):
         zeros. Returns ``(B, T, model_dim)``.
         """
         check_vectors("x", x, self.query.in_features, self.query.weight)
+        refuse_transforms("LongformerAttention", x)
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
             if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import attention, weigh
 from attn_core.mechanisms.online import exponential_
@@ -109,6 +109,7 @@ class BlockSelection(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says: in kernels, or chunk by chunk."""
+        refuse_transforms("BlockSelection", *call[:4])
         with without_autocast(call.q):
             blocks, last = self.choose(call)
             if _has_kernel(call):
@@ -210,10 +211,10 @@ class _Selected(torch.autograd.Function):
         return out.view(*q.shape[:2], -1)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    @without_second_derivative("BlockSelection")
+    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         """As in ``flash``: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − D), dQ = dS K, dK = dSᵀ Q, with D the sums of dO ∘ O."""
-        (q, k, v, out, base, total), pairs = ctx.saved_tensors, ctx.pairs
+        (q, k, v, out, base, total), pairs = saved, ctx.pairs
         logsumexp = (base + total.log()).masked_fill(base == LOWEST, 0.0)  # of an empty row: weights of 0 below
         d_total = (d_out * out.view_as(d_out)).sum(-1, keepdim=True)
         dq, dk, dv = q.new_empty(pairs.rows.numel() * q.shape[1], q.shape[2]), torch.zeros_like(k), torch.zeros_like(v)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
+from attn_core.derivatives import transformed
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares
@@ -176,7 +177,7 @@ class _Keys:
         k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
         logarithms = functional.linear(k, self.directions).addcmul_(length, length, value=-half)
-        return logarithms if self.hidden is None else logarithms.masked_fill_(self.hidden[:, :, keys], -math.inf)
+        return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
         """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
@@ -202,7 +203,7 @@ class _Keys:
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
-        logarithms = functional.linear(q, directions).add_(self.highest)
+        logarithms = functional.linear(q, directions) + self.highest  # not in place: one may be batched by vmap
         return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
 
@@ -218,7 +219,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 
     Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
     on earlier queries, unless one is so much larger that the earlier ones vanish beside it: then, and wherever asking
-    would wait for a device, the keys of the chunk are summed by ``_scan``.
+    would wait for a device or is not possible, the keys of the chunk are summed by ``_scan``.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = min(max(-before, 0), queries)  # the queries that come before all keys
@@ -228,7 +229,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     for begin in range(first, queries, size):
         piece, seen = q[..., begin : begin + size, :], slice(begin + before, begin + before + size)
         logarithms, values = keys.logarithms(seen), keys.values[:, :, seen]
-        if not in_tiles(q.device) or keys.spread(logarithms) > SPREAD:
+        if not in_tiles(q.device) or transformed() or keys.spread(logarithms) > SPREAD:
             parts.append(_scan(functional.linear(piece, directions), logarithms, values, keys))
             continue
         by_key = keys.rebase(logarithms)
