@@ -1,8 +1,8 @@
 """What stands beside a mechanism's own backward pass: derivatives that it does not have are refused, never wrong.
 
-A mechanism that works in tiles tells PyTorch its first gradient and nothing beyond it. PyTorch's ``once_differentiable``
-refuses a second derivative only if the incoming gradient has one; a constant one, as below frozen layers, gives
-gradients that look like constants, and whatever is computed from them loses a term without an error.
+A mechanism that works in tiles tells PyTorch its first gradient and nothing beyond it. PyTorch's own
+``once_differentiable`` refuses a second derivative only where the incoming gradient requires one. Where that is a
+constant, as below frozen layers, its gradients look like constants, too, and a penalty on them is silently lost.
 """
 
 import functools
@@ -16,23 +16,24 @@ from torch.autograd import forward_ad
 Gradients = tuple[Tensor | None, ...]
 
 
-def transformed() -> bool:
-    """Whether a transform of ``torch.func`` is at work, in which the entries of a tensor cannot be read."""
-    return torch._C._are_functorch_transforms_active()
+def transformed(*tensors: Tensor | None) -> bool:
+    """Whether a transform of ``torch.func`` is at work, or one of ``tensors`` has a tangent, of forward mode.
 
-
-def forward_mode() -> bool:
-    """Whether tangents may be carried along: a dual level is open, by ``torch.func.jvp`` too."""
-    return forward_ad._current_level >= 0
+    In a transform the entries of a tensor cannot be read.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds
+    return dual and any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def refuse_transforms(name: str, *tensors: Tensor | None) -> None:
-    """For what has a backward pass of its own: neither ``torch.func`` nor forward-mode derivatives know their way.
+    """For what has a backward pass of its own, which ``torch.func`` and forward mode do not know.
 
     Raises:
-        ValueError: inside ``vmap``, ``grad`` or another transform, or if one of ``tensors`` has a tangent.
+        ValueError: if ``transformed(*tensors)``.
     """
-    if transformed() or any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+    if transformed(*tensors):
         raise ValueError(
             f"{name}: expected a plain call, got one under torch.func or forward-mode differentiation; "
             "attn_core.attention_with_weights takes both"

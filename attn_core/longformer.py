@@ -20,7 +20,8 @@ class LongformerAttention(nn.Module):
     token sees all tokens, through projections of its own, which start as copies of the others. ``dilation`` stretches
     the window as ``SlidingWindow`` says, the same for all heads.
 
-    Time and memory are linear in the length, and in the number of global tokens.
+    Time and memory are linear in the length, and in the number of global tokens. There are no derivatives beyond the
+    first, as in ``flash_attention``.
 
     Raises:
         ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``; in use,

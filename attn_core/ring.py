@@ -59,7 +59,7 @@ def ring_attention(
     whole sequence; so do positions, which process r adds or rotates as r, r + P, r + 2P and so on.
 
     While a process works on one part of the keys, the next is under way. The backward pass goes round once more, and
-    the gradients of keys and values travel with them until they are where they belong. There is no second derivative.
+    the gradients of keys and values travel with them until they are where they belong. There are no other derivatives.
 
     Raises:
         ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
@@ -122,7 +122,7 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("ring_attention")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, logsumexp = saved
         turns, dtype = ctx.turns, out.dtype
         dq = torch.zeros_like(q, dtype=dtype)

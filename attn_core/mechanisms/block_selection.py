@@ -66,6 +66,7 @@ class BlockSelection(Mechanism):
     memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys. On CUDA, kernels
     attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
     gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
+    As in ``flash_attention``, there are no derivatives beyond the first.
 
     Raises:
         ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
@@ -212,7 +213,7 @@ class _Selected(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("BlockSelection")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         """As in ``flash``: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − D), dQ = dS K, dK = dSᵀ Q, with D the sums of dO ∘ O."""
         (q, k, v, out, base, total), pairs = saved, ctx.pairs
         logsumexp = (base + total.log()).masked_fill(base == LOWEST, 0.0)  # of an empty row: weights of 0 below

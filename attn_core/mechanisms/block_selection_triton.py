@@ -149,7 +149,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("BlockSelection")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
         *rows, k, v, blocks, last, mask = saved
         dq, dk, dv = torch.empty_like(rows[0]), *(torch.zeros_like(x, dtype=torch.float32) for x in (k, v))
         _launch([*rows, grad.contiguous()], [dq, dk, dv], [k, v, blocks, last], mask, *ctx.settings)

@@ -17,7 +17,7 @@ from attn_core.contract import (
     kind,
     without_autocast,
 )
-from attn_core.derivatives import forward_mode, transformed
+from attn_core.derivatives import transformed
 
 
 def attention_with_weights(
@@ -123,8 +123,9 @@ def attention(
 
     The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
     that requires a gradient is the exception: no fused kernel of a CPU computes it, so PyTorch then builds the weights.
-    They are also built in forward-mode differentiation, and for a bias under ``torch.func``. Where a fused kernel has
-    no second derivative, as on a CPU, PyTorch raises a ``RuntimeError``; ``attention_with_weights`` has one.
+    They are also built under ``torch.func`` and in forward-mode differentiation, for which fused kernels have no rules.
+    Where these have no second derivative, as on a CPU, PyTorch raises a ``RuntimeError``; ``attention_with_weights``
+    has one.
     With queries in half precision on a GPU, a bias is rounded to their dtype, after the largest of its row has been
     subtracted. A mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it
     hides padding; ``flash_attention`` reads both tile by tile.
@@ -183,7 +184,7 @@ def _has_kernel(call: Call) -> bool:
     if call.k.shape[2] == 0 or call.q.numel() == 0 or call.v.shape[3] == 0:
         # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
         return False
-    return not forward_mode() and (call.bias is None or not transformed())
+    return not transformed(*call[:5])
 
 
 def _fused(call: Call, dropout: float) -> Tensor:

@@ -168,7 +168,7 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("flash_attention")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out, logsumexp = saved
         with without_autocast(d_out):
             gradients = TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
@@ -188,11 +188,13 @@ def flash_attention(
     """Scaled dot-product attention in tiles: exact, with gradients, and without a tensor of shape ``(B, H, T, S)``.
 
     Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile,
-    in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query; there is no
-    second derivative. On CUDA it calls ``flash_triton.flash_attention_triton``, and refuses what that refuses.
+    in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query. There is no
+    second derivative, and none under ``torch.func`` or in forward mode: asking for one raises an error, and
+    ``attention_with_weights`` has them all. On CUDA it calls ``flash_triton.flash_attention_triton``, and refuses what
+    that refuses.
 
     Raises:
-        ValueError: if an argument breaks the contract, or ``bias`` requires a gradient.
+        ValueError: if an argument breaks the contract, or ``bias`` requires a gradient, or ``torch.func`` is at work.
         ImportError: if q is on a CUDA device and the package ``triton`` is not installed.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.1.

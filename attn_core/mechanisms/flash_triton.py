@@ -172,7 +172,7 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("flash_attention")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
         return *_pull_back(grad, *saved, *ctx.settings), *[None] * 4
 
 

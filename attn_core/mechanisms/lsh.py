@@ -63,6 +63,7 @@ class LSHAttention(Mechanism):
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
+    As in ``flash_attention``, there are no derivatives beyond the first.
 
     Raises:
         ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
@@ -266,7 +267,7 @@ class _Chunks(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("LSHAttention")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         x, out, by_round = saved
         sizes, layout, scale = ctx.settings
         with without_autocast(d_out):

@@ -173,10 +173,13 @@ class _Keys:
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
     def logarithms(self, keys: slice) -> Tensor:
-        """Those of the features of some keys ``(B, G, n, m)``."""
+        """Those of the features of some keys ``(B, G, n, m)``.
+
+        Not in place, because ``torch.func.vmap`` may have batched a part alone; nor is the sum in ``query_features``.
+        """
         k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
-        logarithms = functional.linear(k, self.directions).addcmul_(length, length, value=-half)
+        logarithms = torch.addcmul(functional.linear(k, self.directions), length, length, value=-half)
         return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
@@ -203,7 +206,7 @@ class _Keys:
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
-        logarithms = functional.linear(q, directions) + self.highest  # not in place: one may be batched by vmap
+        logarithms = functional.linear(q, directions) + self.highest
         return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
 
@@ -259,7 +262,7 @@ def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tens
     pairs = (by_query[..., :, None, :] + by_key[:, :, None, :, None]).masked_fill_(later, -math.inf).exp2_()
     added = torch.exp2(by_key - ends[..., 1:].mT.unsqueeze(3)).mT @ values
     sums = torch.cat((keys.sums.unsqueeze(3), added.transpose(2, 3)), 3)  # (B, G, m, C + 1, Dv + 1)
-    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril_()  # of sum j after chunk i
+    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril()  # of sum j after chunk i
     sums = (kept @ sums).transpose(2, 3)
     keys.highest, keys.sums = highest[..., -1:].mT, sums[:, :, -1]
     read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]

@@ -47,7 +47,7 @@ class SlidingWindow(Mechanism):
     differ in length it stands elsewhere, which layers refuse, and in cross-attention, which the decoder's do.
 
     On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
-    backward pass keeps only inputs and output; there is no second derivative.
+    backward pass keeps only inputs and output; there are no other derivatives, as in ``flash_attention``.
 
     Raises:
         ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
@@ -327,7 +327,7 @@ class _SlidingWindow(torch.autograd.Function):
 
     @staticmethod
     @without_second_derivative("sliding_window_attention")
-    def backward(ctx: Any, saved: tuple[Tensor, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = saved
         with without_autocast(d_out):
             gradients = _Band(*tensors, *ctx.settings).backward(out, d_out)
