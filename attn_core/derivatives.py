@@ -17,10 +17,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def transformed(*tensors: Tensor | None) -> bool:
-    """Whether a transform of ``torch.func`` is at work, or one of ``tensors`` has a tangent, of forward mode.
-
-    In a transform the entries of a tensor cannot be read.
-    """
+    """Whether ``torch.func`` is at work, inside which no entry can be read, or a tensor has a tangent of forward mode."""
     if torch._C._are_functorch_transforms_active():
         return True
     dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds
@@ -28,11 +25,7 @@ def transformed(*tensors: Tensor | None) -> bool:
 
 
 def refuse_transforms(name: str, *tensors: Tensor | None) -> None:
-    """For what has a backward pass of its own, which ``torch.func`` and forward mode do not know.
-
-    Raises:
-        ValueError: if ``transformed(*tensors)``.
-    """
+    """For what has a backward pass of its own, which ``torch.func`` and forward mode do not know: a ``ValueError``."""
     if transformed(*tensors):
         raise ValueError(
             f"{name}: expected a plain call, got one under torch.func or forward-mode differentiation; "

@@ -173,10 +173,7 @@ class _Keys:
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
     def logarithms(self, keys: slice) -> Tensor:
-        """Those of the features of some keys ``(B, G, n, m)``.
-
-        Not in place, because ``torch.func.vmap`` may have batched a part alone; nor is the sum in ``query_features``.
-        """
+        """Those of the features of some keys ``(B, G, n, m)``: not in place, since ``vmap`` may batch a part alone."""
         k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
         logarithms = torch.addcmul(functional.linear(k, self.directions), length, length, value=-half)
