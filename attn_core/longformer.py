@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.contract import check_integer, check_vectors, kind, settings
+from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
 
@@ -19,7 +20,8 @@ class LongformerAttention(nn.Module):
     token sees all tokens, through projections of its own, which start as copies of the others. ``dilation`` stretches
     the window as ``SlidingWindow`` says, the same for all heads.
 
-    Time and memory are linear in the length, and in the number of global tokens.
+    Time and memory are linear in the length, and in the number of global tokens. There are no derivatives beyond the
+    first, as in ``flash_attention``.
 
     Raises:
         ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``; in use,
@@ -59,6 +61,7 @@ class LongformerAttention(nn.Module):
         zeros. Returns ``(B, T, model_dim)``.
         """
         check_vectors("x", x, self.query.in_features, self.query.weight)
+        refuse_transforms("LongformerAttention", x)
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
             if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
-from torch.autograd.function import once_differentiable
 
 from attn_core.contract import accum_dtype, contract, kind, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.mechanisms.flash import KEY_TILE, QUERY_TILE, TiledAttention
 
 
@@ -59,7 +59,7 @@ def ring_attention(
     whole sequence; so do positions, which process r adds or rotates as r, r + P, r + 2P and so on.
 
     While a process works on one part of the keys, the next is under way. The backward pass goes round once more, and
-    the gradients of keys and values travel with them until they are where they belong. There is no second derivative.
+    the gradients of keys and values travel with them until they are where they belong. There are no other derivatives.
 
     Raises:
         ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
@@ -68,6 +68,7 @@ def ring_attention(
     Source: Liu et al. 2024 (ring attention); Brandon et al. 2023 (striped attention).
     """
     call = contract(q, k, v, causal=causal, scale=scale)
+    refuse_transforms("ring_attention", q, k, v)
     if q.shape[2] != k.shape[2]:
         raise ValueError(f"q: expected {k.shape[2]} tokens, as k has, got {kind(q)}")
     _check_parts(q, k, v, group)
@@ -120,9 +121,9 @@ class _Ring(torch.autograd.Function):
         return out.to(q.dtype)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, logsumexp = ctx.saved_tensors
+    @without_second_derivative("ring_attention")
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, logsumexp = saved
         turns, dtype = ctx.turns, out.dtype
         dq = torch.zeros_like(q, dtype=dtype)
         held = [k.contiguous(), v.contiguous()]

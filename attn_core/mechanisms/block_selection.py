@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import attention, weigh
 from attn_core.mechanisms.online import exponential_
@@ -66,6 +66,7 @@ class BlockSelection(Mechanism):
     memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys. On CUDA, kernels
     attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
     gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
+    As in ``flash_attention``, there are no derivatives beyond the first.
 
     Raises:
         ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
@@ -109,6 +110,7 @@ class BlockSelection(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says: in kernels, or chunk by chunk."""
+        refuse_transforms("BlockSelection", *call[:4])
         with without_autocast(call.q):
             blocks, last = self.choose(call)
             if _has_kernel(call):
@@ -210,10 +212,10 @@ class _Selected(torch.autograd.Function):
         return out.view(*q.shape[:2], -1)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    @without_second_derivative("BlockSelection")
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         """As in ``flash``: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − D), dQ = dS K, dK = dSᵀ Q, with D the sums of dO ∘ O."""
-        (q, k, v, out, base, total), pairs = ctx.saved_tensors, ctx.pairs
+        (q, k, v, out, base, total), pairs = saved, ctx.pairs
         logsumexp = (base + total.log()).masked_fill(base == LOWEST, 0.0)  # of an empty row: weights of 0 below
         d_total = (d_out * out.view_as(d_out)).sum(-1, keepdim=True)
         dq, dk, dv = q.new_empty(pairs.rows.numel() * q.shape[1], q.shape[2]), torch.zeros_like(k), torch.zeros_like(v)

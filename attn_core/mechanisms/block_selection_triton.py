@@ -18,9 +18,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attn_core.contract import Call
+from attn_core.derivatives import without_second_derivative
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E, pointers_to, program, read, write
 
 ROWS = tl.constexpr(16)
@@ -137,21 +137,20 @@ def _launch(
 
 
 class _Attend(torch.autograd.Function):
-    """Queries and outputs ``(B, T, H, ·)``."""
+    """Queries and outputs ``(B, T, H, ·)``; all tensors contiguous."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: Tensor, last: Tensor, *options: Any) -> Tensor:
-        given = [x.contiguous() for x in (k, v, blocks, last)]
         out, logsumexp = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-        _launch([q], [out, logsumexp], given, *options)
-        ctx.save_for_backward(q, out, logsumexp, *given, options[0])
+        _launch([q], [out, logsumexp], [k, v, blocks, last], *options)
+        ctx.save_for_backward(q, out, logsumexp, k, v, blocks, last, options[0])
         ctx.settings = options[1:]
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *rows, k, v, blocks, last, mask = ctx.saved_tensors
+    @without_second_derivative("BlockSelection")
+    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
+        *rows, k, v, blocks, last, mask = saved
         dq, dk, dv = torch.empty_like(rows[0]), *(torch.zeros_like(x, dtype=torch.float32) for x in (k, v))
         _launch([*rows, grad.contiguous()], [dq, dk, dv], [k, v, blocks, last], mask, *ctx.settings)
         return dq, dk.to(k.dtype), dv.to(v.dtype), *[None] * 5
@@ -163,6 +162,6 @@ def attend_to_blocks(call: Call, blocks: Tensor, last: Tensor, block_size: int) 
     Shapes: ``blocks`` and ``last (B, G, T, n)``. Sums are kept in float32. There is no second derivative.
     """
     mask = None if call.mask is None else call.mask.expand(len(call.q), 1, 1, call.k.shape[2]).contiguous()
-    q = call.q.transpose(1, 2).contiguous()
-    out: Tensor = _Attend.apply(q, call.k, call.v, blocks, last, mask, block_size, call.scale)
+    given = (x.contiguous() for x in (call.q.transpose(1, 2), call.k, call.v, blocks, last))
+    out: Tensor = _Attend.apply(*given, mask, block_size, call.scale)
     return out.transpose(1, 2)

@@ -17,6 +17,7 @@ from attn_core.contract import (
     kind,
     without_autocast,
 )
+from attn_core.derivatives import transformed
 
 
 def attention_with_weights(
@@ -122,13 +123,17 @@ def attention(
 
     The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
     that requires a gradient is the exception: no fused kernel of a CPU computes it, so PyTorch then builds the weights.
+    They are also built under ``torch.func`` and in forward-mode differentiation, for which fused kernels have no rules.
+    Where these have no second derivative, as on a CPU, PyTorch raises a ``RuntimeError``; ``attention_with_weights``
+    has one.
     With queries in half precision on a GPU, a bias is rounded to their dtype, after the largest of its row has been
     subtracted. A mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it
     hides padding; ``flash_attention`` reads both tile by tile.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
-    return _fused(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale), dropout=0.0)
+    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
+    return _fused(call, dropout=0.0) if _has_kernel(call) else weigh(call)[0]
 
 
 class Dense(Mechanism):
@@ -154,7 +159,7 @@ class Dense(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """``attention`` with this module's dropout and soft cap."""
-        if self.soft_cap is not None:
+        if self.soft_cap is not None or not _has_kernel(call):
             return self.attend_with_weights(call)[0]
         return _fused(call, dropout=self.dropout if self.training else 0.0)
 
@@ -174,12 +179,17 @@ def is_plain_softmax(mechanism: object) -> bool:
     return mechanism.soft_cap is None if type(mechanism) is Dense else mechanism is attention
 
 
+def _has_kernel(call: Call) -> bool:
+    """Whether PyTorch's fused kernels take this call; otherwise ``weigh`` does."""
+    if call.k.shape[2] == 0 or call.q.numel() == 0 or call.v.shape[3] == 0:
+        # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
+        return False
+    return not transformed(*call[:5])
+
+
 def _fused(call: Call, dropout: float) -> Tensor:
     q, k, v, mask, bias, causal, _ = call
     queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
-    if keys == 0 or q.numel() == 0 or value_size == 0:
-        # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
-        return weigh(call)[0]
     causal = causal and queries > 1  # the last query sees every key
     # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
     # its kernels take it only when there is no other mask.

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import OnlineSoftmax, exponential_
 
@@ -167,9 +167,9 @@ class _Flash(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, out, logsumexp = ctx.saved_tensors
+    @without_second_derivative("flash_attention")
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, out, logsumexp = saved
         with without_autocast(d_out):
             gradients = TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
         return *gradients, *[None] * 6
@@ -188,11 +188,13 @@ def flash_attention(
     """Scaled dot-product attention in tiles: exact, with gradients, and without a tensor of shape ``(B, H, T, S)``.
 
     Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile,
-    in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query; there is no
-    second derivative. On CUDA it calls ``flash_triton.flash_attention_triton``, and refuses what that refuses.
+    in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query. There is no
+    second derivative, and none under ``torch.func`` or in forward mode: asking for one raises an error, and
+    ``attention_with_weights`` has them all. On CUDA it calls ``flash_triton.flash_attention_triton``, and refuses what
+    that refuses.
 
     Raises:
-        ValueError: if an argument breaks the contract, or ``bias`` requires a gradient.
+        ValueError: if an argument breaks the contract, or ``bias`` requires a gradient, or ``torch.func`` is at work.
         ImportError: if q is on a CUDA device and the package ``triton`` is not installed.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.1.
@@ -238,6 +240,7 @@ class FlashAttention(Mechanism):
 def _in_tiles(call: Call, query_tile: int = QUERY_TILE, key_tile: int = KEY_TILE) -> Tensor:
     """The path in PyTorch's own operations."""
     call.refuse_bias_gradient()
+    refuse_transforms("flash_attention", *call[:5])
     q, mask, bias = call.group_by_kv_head()
     out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, query_tile, key_tile)
     return out.flatten(1, 2)

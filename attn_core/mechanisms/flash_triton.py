@@ -12,6 +12,7 @@ import triton
 from torch import Tensor
 
 from attn_core.contract import contract
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import weigh
 
@@ -43,6 +44,7 @@ def flash_attention_triton(
     """
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
+    refuse_transforms("flash_attention", *call[:5])
     if q.device.type != "cuda" and not kernels.INTERPRETED:
         raise ValueError(f"q: expected a CUDA device, got {q.device}")
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -56,7 +58,8 @@ def flash_attention_triton(
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
-    return _attend(q, k, v, mask, bias, causal, factor)[0]
+    out: Tensor = _Flash.apply(q, k, v, mask, bias, causal, factor)
+    return out
 
 
 # By the head size up to which they serve in 16 bits, the tiles to try: queries, keys, warps, stages of the pipeline.
@@ -159,17 +162,18 @@ def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> t
     return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.causal, ctx.scale = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.set_materialize_grads(False)
+class _Flash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        out, logsumexp = _attend(*arguments)
+        ctx.save_for_backward(*arguments[:5], out, logsumexp)
+        ctx.settings = arguments[5:]
+        return out
 
-
-def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    return *_pull_back(grad, *ctx.saved_tensors, ctx.causal, ctx.scale), None, None, None, None
-
-
-_attend.register_autograd(_backward, setup_context=_save)
+    @staticmethod
+    @without_second_derivative("flash_attention")
+    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
+        return *_pull_back(grad, *saved, *ctx.settings), *[None] * 4
 
 
 def _heads_last(x: Tensor, size: int) -> Tensor:

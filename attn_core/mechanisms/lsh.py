@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
@@ -63,6 +63,7 @@ class LSHAttention(Mechanism):
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
     default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
+    As in ``flash_attention``, there are no derivatives beyond the first.
 
     Raises:
         ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
@@ -90,6 +91,7 @@ class LSHAttention(Mechanism):
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
         q, k, v, mask, bias, causal, scale = call
+        refuse_transforms("LSHAttention", q, v, mask)
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
         if bias is not None:
@@ -106,7 +108,8 @@ class LSHAttention(Mechanism):
             if hidden is not None:
                 buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
             layout = _sort(buckets, self._buckets(tokens), min(self.bucket_size, tokens), causal)
-            out = _Chunks.apply(rows, keys, values, layout, scale).to(q.dtype).unflatten(0, q.shape[:2])
+            x, sizes = torch.cat((rows, keys, values), -1), (q.shape[3], q.shape[3], v.shape[3])
+            out = _Chunks.apply(x, sizes, layout, scale).to(q.dtype).unflatten(0, q.shape[:2])
             return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
 
     def _buckets(self, tokens: int) -> int:
@@ -254,25 +257,24 @@ class _ChunkedAttention:
 
 class _Chunks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, layout: _Layout, scale: float) -> Tensor:
-        x, sizes = torch.cat((q, k, v), -1).flatten(0, 1), (q.shape[2], k.shape[2], v.shape[2])
-        found, logsumexp = _ChunkedAttention(x, sizes, layout, scale).forward()
+    def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], layout: _Layout, scale: float) -> Tensor:
+        found, logsumexp = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).forward()
         by_round = logsumexp[layout.slots]
         out = functional.embedding_bag(layout.slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
         ctx.settings = sizes, layout, scale
         ctx.save_for_backward(x, out, by_round)
-        return out.view_as(v)
+        return out.unflatten(0, x.shape[:2])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        x, out, by_round = ctx.saved_tensors
+    @without_second_derivative("LSHAttention")
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+        x, out, by_round = saved
         sizes, layout, scale = ctx.settings
         with without_autocast(d_out):
             rows = d_out.flatten(0, 1)
             base = by_round.amax(1, keepdim=True)
             total = (by_round - base).exp().sum(1, keepdim=True)
             d_total = (rows * out).sum(-1, keepdim=True)
-            gradient = _ChunkedAttention(x, sizes, layout, scale).backward((base, total, d_total, rows))
+            gradient = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).backward((base, total, d_total, rows))
             gradient = functional.embedding_bag(layout.slots, gradient, mode="sum")  # the sum over rounds
-        return *(part.unflatten(0, d_out.shape[:2]) for part in gradient.split(sizes, 1)), None, None
+        return gradient.view_as(x), None, None, None

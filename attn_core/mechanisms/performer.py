@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
+from attn_core.derivatives import transformed
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares
@@ -172,11 +173,11 @@ class _Keys:
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
     def logarithms(self, keys: slice) -> Tensor:
-        """Those of the features of some keys ``(B, G, n, m)``."""
+        """Those of the features of some keys ``(B, G, n, m)``: not in place, since ``vmap`` may batch a part alone."""
         k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
-        logarithms = functional.linear(k, self.directions).addcmul_(length, length, value=-half)
-        return logarithms if self.hidden is None else logarithms.masked_fill_(self.hidden[:, :, keys], -math.inf)
+        logarithms = torch.addcmul(functional.linear(k, self.directions), length, length, value=-half)
+        return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
         """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
@@ -202,7 +203,7 @@ class _Keys:
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
         """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
-        logarithms = functional.linear(q, directions).add_(self.highest)
+        logarithms = functional.linear(q, directions) + self.highest
         return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
 
@@ -218,7 +219,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 
     Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
     on earlier queries, unless one is so much larger that the earlier ones vanish beside it: then, and wherever asking
-    would wait for a device, the keys of the chunk are summed by ``_scan``.
+    would wait for a device or is not possible, the keys of the chunk are summed by ``_scan``.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = min(max(-before, 0), queries)  # the queries that come before all keys
@@ -228,7 +229,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     for begin in range(first, queries, size):
         piece, seen = q[..., begin : begin + size, :], slice(begin + before, begin + before + size)
         logarithms, values = keys.logarithms(seen), keys.values[:, :, seen]
-        if not in_tiles(q.device) or keys.spread(logarithms) > SPREAD:
+        if not in_tiles(q.device) or transformed() or keys.spread(logarithms) > SPREAD:
             parts.append(_scan(functional.linear(piece, directions), logarithms, values, keys))
             continue
         by_key = keys.rebase(logarithms)
@@ -258,7 +259,7 @@ def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tens
     pairs = (by_query[..., :, None, :] + by_key[:, :, None, :, None]).masked_fill_(later, -math.inf).exp2_()
     added = torch.exp2(by_key - ends[..., 1:].mT.unsqueeze(3)).mT @ values
     sums = torch.cat((keys.sums.unsqueeze(3), added.transpose(2, 3)), 3)  # (B, G, m, C + 1, Dv + 1)
-    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril_()  # of sum j after chunk i
+    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril()  # of sum j after chunk i
     sums = (kept @ sums).transpose(2, 3)
     keys.highest, keys.sums = highest[..., -1:].mT, sums[:, :, -1]
     read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
+from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import weigh
 
@@ -47,7 +47,7 @@ class SlidingWindow(Mechanism):
     differ in length it stands elsewhere, which layers refuse, and in cross-attention, which the decoder's do.
 
     On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
-    backward pass keeps only inputs and output; there is no second derivative.
+    backward pass keeps only inputs and output; there are no other derivatives, as in ``flash_attention``.
 
     Raises:
         ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
@@ -111,6 +111,7 @@ def sliding_window_attention(
     """
     call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
+    refuse_transforms("sliding_window_attention", *call[:5], global_k, global_v)
     check_integer("before", before, at_least=0)
     check_integer("after", after, at_least=0)
     check_integer("dilation", dilation)
@@ -325,9 +326,9 @@ class _SlidingWindow(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, out = ctx.saved_tensors
+    @without_second_derivative("sliding_window_attention")
+    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+        *tensors, out = saved
         with without_autocast(d_out):
             gradients = _Band(*tensors, *ctx.settings).backward(out, d_out)
         return *gradients, *[None] * 6

@@ -254,15 +254,6 @@ def test_a_bias_that_wants_a_gradient_is_refused_and_a_detached_one_taken(path):
     assert (path(q, k, v, bias=bias.detach()) - expected).abs().max() < reference.tolerance(torch.float32)
 
 
-def test_a_second_derivative_is_refused():
-    q, k, v = inputs("plain")
-    (gradient,) = torch.autograd.grad(flash_attention(q, k, v).square().sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
-    with pytest.raises(RuntimeError, match="functorch transforms"):
-        torch.func.grad(lambda x: flash_attention(x, k, v).sum())(q)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", KINDS)
