@@ -202,7 +202,7 @@ def check_key_mask(mask: Tensor | None) -> None:
 
 def check_scale(scale: float | None) -> None:
     """``scale`` is a finite number or None."""
-    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
+    if scale is not None and not (is_number(scale) and -math.inf < scale < math.inf):
         raise ValueError(f"scale: expected a finite number or None, got {shown(scale)}")
 
 
@@ -222,7 +222,7 @@ def check_factory(name: str, factory: object) -> None:
 
 def check_integer(name: str, value: int, *, at_least: int = 1, at_most: int | None = None) -> None:
     """``value`` is an integer within these bounds."""
-    integer = isinstance(value, int) and not isinstance(value, bool)
+    integer = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
     if not integer or value < at_least or (at_most is not None and value > at_most):
         bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
         raise ValueError(f"{name}: expected an integer {bounds}, got {shown(value)}")
@@ -247,10 +247,16 @@ def check_lengths(lengths: Tensor, batch: int) -> None:
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
 
 
-def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
-    """``x`` is floating, ``(batch, length, size)``, on the device and, without autocast, of the dtype of ``weight``."""
+def check_vectors(name: str, x: Tensor, size: int, projection: nn.Module) -> None:
+    """``x`` is floating, ``(batch, length, size)``, and of the device and, without autocast, the dtype of a projection.
+
+    One that is no plain linear layer, as LoRA and quantisation put in its place, judges these itself.
+    """
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
         raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
+    if not is_plain_linear(projection):
+        return
+    weight = projection.weight
     if x.device != weight.device:
         raise ValueError(f"{name}: expected device {weight.device}, the weights', got {x.device}")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -271,12 +277,26 @@ def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch
         raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
     if batch is not None and tokens.shape[0] != batch:
         raise ValueError(f"{name}: expected a batch of {batch}, as the source's, got {tokens.shape[0]}")
-    # On a GPU this would wait for the device at every step, and the embedding's own check speaks there.
-    if tokens.device.type == "cpu":
+    if can_read(tokens):
         low, high = (int(x) for x in torch.aminmax(tokens))
         if low < 0 or high >= vocab_size:
             wrong = low if low < 0 else high
             raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {wrong}")
+
+
+def can_read(x: Tensor) -> bool:
+    """Whether a check may read the numbers in ``x``: not on a GPU, which it would wait for, nor while PyTorch traces."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def is_plain_linear(*layers: nn.Module) -> bool:
+    """Whether ``weight`` is all that these layers multiply by: LoRA's may still have the attribute of its base."""
+    return all(type(layer) is nn.Linear for layer in layers)
+
+
+def like_parameters(module: nn.Module) -> Tensor:
+    """A floating parameter, for its dtype and device: float32 on the CPU where all are quantised, as they run there."""
+    return next((x for x in module.parameters() if x.is_floating_point()), torch.empty(0, device="cpu"))
 
 
 def is_number(value: object) -> bool:

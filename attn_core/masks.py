@@ -17,7 +17,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
     check_integer("size", size, at_least=0)
-    if lengths.numel():
+    if lengths.numel() and not torch.compiler.is_compiling():  # on a GPU, too
         low, high = (int(x) for x in torch.aminmax(lengths))
         if low < 0 or high > size:
             raise ValueError(f"lengths: expected lengths from 0 to {size}, got {low if low < 0 else high}")

@@ -91,12 +91,13 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         _check_vectors(x, self.dim, offset)
-        offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
-        if min(offsets, default=0) < 0:  # it would be counted from the end
-            raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
-        end = max(offsets, default=0) + x.shape[1]
-        if end > self.max_length:
-            raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
+        if not (isinstance(offset, Tensor) and torch.compiler.is_compiling()):  # on a GPU, too
+            offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
+            if min(offsets, default=0) < 0:  # it would be counted from the end
+                raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
+            end = max(offsets, default=0) + x.shape[1]
+            if end > self.max_length:
+                raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
         positions = _positions(x, self.dim, offset) if isinstance(offset, Tensor) else slice(offset, end)
         return (x + self.weight[positions]).to(x.dtype)
 
@@ -288,12 +289,12 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if isinstance(offset, Tensor):
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
-    elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-        raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
+    else:
+        check_integer("offset", offset, at_least=0)
 
 
 def _check_base(base: float) -> None:
-    if not isinstance(base, int | float) or isinstance(base, bool) or not (math.isfinite(base) and base > 0):
+    if not isinstance(base, int | float) or isinstance(base, bool) or not 0 < base < math.inf:
         raise ValueError(f"base: expected a finite number above 0, got {base!r}")
 
 

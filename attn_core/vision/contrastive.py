@@ -48,7 +48,7 @@ class ContrastivePair(nn.Module):
         if bias is not None and not (is_number(bias) and math.isfinite(bias)):
             raise ValueError(f"bias: expected None or a finite number, got {shown(bias)}")
         self.images, self.texts = images, texts
-        self.image_projection = nn.Linear(images.patches.projection.out_features, shared_dim, bias=False)
+        self.image_projection = nn.Linear(images.patches.model_dim, shared_dim, bias=False)
         self.text_projection = nn.Linear(texts.config.model_dim, shared_dim, bias=False)
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
         self.bias = None if bias is None else nn.Parameter(torch.tensor(float(bias)))
@@ -64,9 +64,9 @@ class ContrastivePair(nn.Module):
             ValueError: as the encoder, or a text without a token.
         """
         x = self.texts(tokens, lengths)
-        if int(lengths.min()) < 1:  # it would read the padding's vector
+        if not torch.compiler.is_compiling() and int(lengths.min()) < 1:  # it would read the padding's vector
             raise ValueError(f"lengths: expected at least one token in each text, got {shown(lengths.tolist())}")
-        last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        last = x[torch.arange(x.shape[0], device=x.device), lengths.to(x.device) - 1]
         return functional.normalize(self.text_projection(last), dim=-1)
 
     def forward(self, images: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
