@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.capture import capture_attention
-from attn_core.contract import check_integer, check_lengths, kind
+from attn_core.contract import can_read, check_integer, check_lengths, kind
 from attn_core.data import Batch
 from attn_core.decode.hypothesis import evaluating
 from attn_core.positions import Learned
@@ -56,7 +56,7 @@ class ImageEncoder(nn.Module):
         regions = self.positions(self.layers(images).flatten(2).transpose(1, 2))
         mask = masks.length_mask(lengths, regions.shape[1]).to(regions.device)
         check_lengths(lengths, len(regions))
-        if not bool(mask.any(-1).all()):
+        if can_read(mask) and not bool(mask.any(-1).all()):
             raise ValueError("lengths: expected at least one region in every image, got a length of 0")
         final = (regions * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         return Memory(regions, final, mask)

@@ -4,20 +4,24 @@ Nothing stores weights on modules. A module that can show its weights asks ``is_
 the explicit path and hands them to ``record(self, weights)``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 
-class _Capture(NamedTuple):
+@dataclass(eq=False)
+class _Capture:
     names: dict[nn.Module, str]
     maps: dict[str, list[Tensor]]
 
 
 _active: ContextVar[tuple[_Capture, ...]] = ContextVar("attn_core_captures", default=())
+_open: list[_Capture] = []
+"""The captures of all contexts: torch.compile cannot read a context variable, but compiles anew when a list changes."""
 
 
 @contextmanager
@@ -26,23 +30,38 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
     Yields a dictionary that fills as the model runs: the module's qualified name (``"decoder"``) to a list with one
     detached ``(B, H, T, S)`` tensor per call. Modules then take their explicit path, which is slower and keeps the
-    whole weight matrix. Captures may be nested; each collects for its own model.
+    whole weight matrix. Captures may be nested; each collects for its own model. What checkpointing computes again in a
+    backward pass is not collected again; without ``use_reentrant`` that pass belongs inside the block, too, because it
+    takes the path of the first. A model compiled with ``fullgraph=True`` is called without compiling it.
     """
     capture = _Capture({module: name for name, module in model.named_modules()}, {})
     token = _active.set((*_active.get(), capture))
+    _open.append(capture)
     try:
         yield capture.maps
     finally:
+        _open.remove(capture)
         _active.reset(token)
 
 
 def is_captured(module: nn.Module) -> bool:
     """Whether a surrounding ``capture_attention`` wants the weights of ``module``."""
-    return any(module in capture.names for capture in _active.get())
+    return bool(_open) and any(module in capture.names for capture in _surrounding())
 
 
 def record(module: nn.Module, weights: Tensor) -> None:
     """Hand the weights ``(B, H, T, S)`` of one call of ``module`` to every capture that wants them."""
-    for capture in _active.get():
+    if _in_backward():
+        return
+    for capture in _surrounding():
         if module in capture.names:
             capture.maps.setdefault(capture.names[module], []).append(weights.detach())
+
+
+def _surrounding() -> Sequence[_Capture]:
+    # A backward pass may run in a thread of its own, which has another context.
+    return _open if _in_backward() else _active.get()
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1

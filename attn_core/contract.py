@@ -203,7 +203,7 @@ def check_key_mask(mask: Tensor | None) -> None:
 
 def check_scale(scale: float | None) -> None:
     """``scale`` is a finite number or None."""
-    if scale is not None and not (is_number(scale) and math.isfinite(scale)):
+    if scale is not None and not (is_number(scale) and -math.inf < scale < math.inf):
         raise ValueError(f"scale: expected a finite number or None, got {shown(scale)}")
 
 
@@ -223,7 +223,7 @@ def check_factory(name: str, factory: object) -> None:
 
 def check_integer(name: str, value: int, *, at_least: int = 1, at_most: int | None = None) -> None:
     """``value`` is an integer within these bounds."""
-    integer = isinstance(value, int) and not isinstance(value, bool)
+    integer = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
     if not integer or value < at_least or (at_most is not None and value > at_most):
         bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
         raise ValueError(f"{name}: expected an integer {bounds}, got {shown(value)}")
@@ -267,14 +267,20 @@ def check_lengths(lengths: Tensor, batch: int, full: str | None = None) -> None:
     """
     if lengths.shape != (batch,):
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
-    if full is not None and not lengths.is_meta and int(lengths.min()) < 1:
+    if full is not None and not lengths.is_meta and not traced() and int(lengths.min()) < 1:
         raise ValueError(f"lengths: expected at least one token in each {full}, got {shown(lengths.tolist())}")
 
 
-def check_vectors(name: str, x: Tensor, size: int, weight: Tensor) -> None:
-    """``x`` is floating, ``(batch, length, size)``, on the device and, without autocast, of the dtype of ``weight``."""
+def check_vectors(name: str, x: Tensor, size: int, projection: nn.Module) -> None:
+    """``x`` is floating, ``(batch, length, size)``, and of the device and, without autocast, the dtype of a projection.
+
+    One that is no plain linear layer, as LoRA and quantisation put in its place, judges these itself.
+    """
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
         raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
+    if not is_plain_linear(projection):
+        return
+    weight = projection.weight
     if x.device != weight.device:
         raise ValueError(f"{name}: expected device {weight.device}, the weights', got {x.device}")
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -300,11 +306,31 @@ def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch
 
 def check_ids(name: str, ids: Tensor, vocab_size: int) -> None:
     """``ids`` lie within the vocabulary, where asking does not wait for a device; elsewhere PyTorch's check speaks."""
-    if ids.device.type == "cpu" and ids.numel() and not transformed():
+    if can_read(ids) and ids.numel():
         low, high = (int(x) for x in torch.aminmax(ids))
         if low < 0 or high >= vocab_size:
             wrong = low if low < 0 else high
             raise ValueError(f"{name}: expected token ids from 0 to {vocab_size - 1}, got {wrong}")
+
+
+def can_read(x: Tensor) -> bool:
+    """Whether a check may read the numbers in ``x``: not on a GPU, which it would wait for, nor in a traced call."""
+    return x.device.type == "cpu" and not traced()
+
+
+def traced() -> bool:
+    """Whether PyTorch compiles or transforms this call, so that there are no numbers to read."""
+    return torch.compiler.is_compiling() or transformed()
+
+
+def is_plain_linear(*layers: nn.Module) -> bool:
+    """Whether ``weight`` is all that these layers multiply by: LoRA's may still have the attribute of its base."""
+    return all(type(layer) is nn.Linear for layer in layers)
+
+
+def like_parameters(module: nn.Module) -> Tensor:
+    """A floating parameter, for its dtype and device: float32 on the CPU where all are quantised, as they run there."""
+    return next((x for x in module.parameters() if x.is_floating_point()), torch.empty(0, device="cpu"))
 
 
 def is_number(value: object) -> bool:

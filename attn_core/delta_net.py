@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from attn_core import masks
 from attn_core.cache import Cache, RecurrentState
-from attn_core.contract import accum_dtype, check_integer, check_vectors, kind, settings
+from attn_core.contract import accum_dtype, check_integer, check_vectors, kind, like_parameters, settings
 from attn_core.mechanisms.linear import linear_attention
 
 
@@ -74,7 +74,7 @@ class GatedDeltaNet(nn.Module):
             ValueError: if ``x`` has another size or kind, ``causal`` is not True, a ``mask`` is given (padding comes
                 last, or in ``lengths``), the cache is another layer's, or ``lengths`` come without a cache.
         """
-        check_vectors("x", x, self.model_dim, self.out.weight)
+        check_vectors("x", x, self.model_dim, self.out)
         if not causal:
             raise ValueError("causal: expected True, since a state holds the tokens before, got False")
         if mask is not None:
@@ -86,7 +86,7 @@ class GatedDeltaNet(nn.Module):
         tokens = x.shape[1]
         if tokens == 0:
             return x
-        state, recent = self._empty(len(x), x) if cache is None else cache.state
+        state, recent = self._empty(x.shape[0], x) if cache is None else cache.state
         inputs = self.query_key_value(x).mT
         inputs = torch.cat([recent.to(inputs.dtype), inputs], -1)  # (B, channels, conv_size - 1 + T)
         q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
@@ -104,7 +104,7 @@ class GatedDeltaNet(nn.Module):
         if cache is not None:
             cache.advance((state, recent.to(dtype)), tokens, lengths)
         gate = functional.silu(self._heads(self.gate(x)))
-        out = self.norm(out.to(self.norm.weight.dtype))  # under autocast, too
+        out = self.norm(out.to(like_parameters(self.norm).dtype))  # under autocast, too
         return self.out((out * gate).transpose(1, 2).flatten(2))
 
     def new_cache(self, batch_size: int, capacity: int) -> RecurrentState:
@@ -112,7 +112,7 @@ class GatedDeltaNet(nn.Module):
 
         It holds the heads' matrices ``(B, H, D, D)`` and the ``conv_size - 1`` last inputs of the convolution.
         """
-        return RecurrentState(self, self._empty(batch_size, self.out.weight))
+        return RecurrentState(self, self._empty(batch_size, like_parameters(self)))
 
     extra_repr = settings
 
@@ -120,7 +120,7 @@ class GatedDeltaNet(nn.Module):
         """No past, in the accumulation dtype."""
         dtype = accum_dtype(like)
         state = like.new_zeros(batch_size, self.num_heads, self.head_dim, self.head_dim, dtype=dtype)
-        return state, like.new_zeros(batch_size, self.conv.in_channels, self.conv_size - 1, dtype=dtype)
+        return state, like.new_zeros(batch_size, 3 * self.num_heads * self.head_dim, self.conv_size - 1, dtype=dtype)
 
     def _heads(self, x: Tensor) -> Tensor:
         """``(B, T, n · D)`` to ``(B, n, T, D)``."""

@@ -16,8 +16,11 @@ def default_device() -> torch.device:
 
 
 def in_tiles(device: torch.device) -> bool:
-    """Whether a mechanism works tile by tile; otherwise it launches each operation once, whatever the sizes are."""
-    return device.type in TILED
+    """Whether a mechanism works tile by tile; otherwise it launches each operation once, whatever the sizes are.
+
+    So it does while PyTorch traces: what was traced for one length then serves others.
+    """
+    return device.type in TILED and not torch.compiler.is_compiling()
 
 
 def tile_limit(size: int, device: torch.device) -> int:

@@ -10,7 +10,17 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import Cache, KeyValueCache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_factory, check_integer, check_mask, check_mechanism, check_vectors, kind, settings
+from attn_core.contract import (
+    check_factory,
+    check_integer,
+    check_mask,
+    check_mechanism,
+    check_vectors,
+    is_plain_linear,
+    kind,
+    like_parameters,
+    settings,
+)
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Rotary
 
@@ -106,7 +116,7 @@ class LatentAttention(nn.Module):
                 or given without ``causal=True``; if ``lengths`` come without a cache; or if rows differ in length
                 where the mechanism is ``aligned_only``.
         """
-        check_vectors("x", x, self.model_dim, self.out.weight)
+        check_vectors("x", x, self.model_dim, self.out)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
@@ -125,7 +135,7 @@ class LatentAttention(nn.Module):
         by the positions that follow ``before`` others, or ``before (B,)``, a number for each row.
         """
         positions = torch.arange(x.shape[1], device=x.device)
-        positions = positions + (before if isinstance(before, int) else before[:, None])
+        positions = positions + (before[:, None] if isinstance(before, Tensor) else before)
         queries = self.query(x if self.query_latent is None else _compress(x, self.query_latent))
         content, rotary = self._split(queries).split((self.head_dim, self.rotary_dim), -1)
         q = torch.cat([content, self.positions.rotate(rotary, positions)], -1)
@@ -149,7 +159,10 @@ class LatentAttention(nn.Module):
 
         Shapes and results are those of ``attend``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected values
         is the projected mean, so the projections from the latents can be applied to the queries and to the outputs.
+        Where LoRA or quantisation stands in their place, there is no W to read, and this is ``attend``.
         """
+        if not is_plain_linear(self.key, self.value):
+            return self.attend(q, latents, **options)
         up_key, up_value = (up.weight.view(self.num_heads, self.head_dim, -1) for up in (self.key, self.value))
         content, rotary = q.split((self.head_dim, self.rotary_dim), -1)
         q = torch.cat([torch.einsum("bhtd,hdl->bhtl", content, up_key), rotary], -1)
@@ -163,7 +176,7 @@ class LatentAttention(nn.Module):
 
         The latents are its keys, and its values have no entries.
         """
-        weight = self.out.weight
+        weight = like_parameters(self)
         kind_of = weight.device.type
         # Under autocast the projections come out in its dtype.
         dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
@@ -187,7 +200,7 @@ class LatentAttention(nn.Module):
         if not uniform:  # the last query of a row is not aligned with the last key of the longest row
             past = masks.causal(queries, keys, held)
             if mask is not None:
-                check_mask(mask, (len(x), self.num_heads, queries, keys), x.device)
+                check_mask(mask, (x.shape[0], self.num_heads, queries, keys), x.device)
             mask = past if mask is None else mask & past
         # Absorbed, no latent is projected, but each pair of query and key takes longer products: that pays for few
         # queries. Both sides count half the multiplications of one head, less those that the forms share.
@@ -218,4 +231,4 @@ class LatentAttention(nn.Module):
 def _compress(x: Tensor, latent: nn.Sequential) -> Tensor:
     """``x (B, T, model_dim)`` projected and normalised, in the parameters' dtype also where autocast projects."""
     down, norm = latent
-    return norm(down(x).to(down.weight.dtype))
+    return norm(down(x).to(like_parameters(latent).dtype))

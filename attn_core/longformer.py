@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer, check_vectors, kind, settings
+from attn_core.contract import check_integer, check_vectors, is_plain_linear, kind, settings
 from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
@@ -60,14 +60,14 @@ class LongformerAttention(nn.Module):
         True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
         zeros. Returns ``(B, T, model_dim)``.
         """
-        check_vectors("x", x, self.query.in_features, self.query.weight)
+        check_vectors("x", x, self.num_heads * self.head_dim, self.query)
         refuse_transforms("LongformerAttention", x)
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
             if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")
         q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
         local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window, self.dilation)
-        most = 0 if global_tokens is None or len(x) == 0 else int(global_tokens.sum(1).max())
+        most = 0 if global_tokens is None or x.shape[0] == 0 else int(global_tokens.sum(1).max())
         if global_tokens is None or most == 0:
             return self._merge(local(mask=_per_key(mask)), mask)
         marked = global_tokens.to(x.device, non_blocking=True)
@@ -77,7 +77,7 @@ class LongformerAttention(nn.Module):
         # Rows have as many global tokens as the row with most of them; ``present`` says which of these are true.
         positions = marked.int().argsort(dim=1, descending=True, stable=True)[:, :most]
         present = torch.arange(most, device=x.device) < counts[:, None]
-        rows = torch.arange(len(x), device=x.device)[:, None]
+        rows = torch.arange(x.shape[0], device=x.device)[:, None]
         global_k, global_v = (y.transpose(1, 2)[rows, positions].transpose(1, 2) for y in (k, v))
         # Global keys are read on their own, so the window leaves them out.
         near = ~marked if mask is None else mask & ~marked
@@ -91,7 +91,7 @@ class LongformerAttention(nn.Module):
     def _attend_to_all(self, queries: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from N global tokens ``(B, N, C)`` to all of ``x (B, T, C)``: ``(B, H, N, D)``."""
         q, key_mask = self._split(self.query_global(queries)), _per_key(mask)
-        if queries.shape[1] > self.head_dim:
+        if queries.shape[1] > self.head_dim or not is_plain_linear(self.key_global, self.value_global):
             k, v = self._split(self.key_global(x)), self._split(self.value_global(x))
             return attention(q, k, v, mask=key_mask)
         # With few queries, q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: projecting

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import INTEGERS, check_integer, check_integers, kind
-from attn_core.derivatives import transformed
+from attn_core.contract import INTEGERS, can_read, check_integer, check_integers, kind, traced
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
@@ -18,7 +17,7 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
     check_integer("size", size, at_least=0)
-    if lengths.numel() and not lengths.is_meta and not transformed():
+    if lengths.numel() and not lengths.is_meta and not traced():
         low, high = (int(x) for x in torch.aminmax(lengths))
         if low < 0 or high > size:
             raise ValueError(f"lengths: expected lengths from 0 to {size}, got {low if low < 0 else high}")
@@ -55,7 +54,7 @@ def causal(
         return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
     if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
         raise ValueError(f"offset: expected an int64 or int32 tensor of shape (B,), got {kind(offset)}")
-    if offset.device.type == "cpu" and offset.numel() and int(offset.min()) < 0:  # elsewhere it would wait
+    if can_read(offset) and offset.numel() and int(offset.min()) < 0:
         raise ValueError(f"offset: expected integers of at least 0, got {int(offset.min())}")
     queries = torch.arange(query_length, device=offset.device) + offset[:, None]
     return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]

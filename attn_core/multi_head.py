@@ -18,6 +18,7 @@ from attn_core.contract import (
     check_mechanism,
     check_vectors,
     kind,
+    like_parameters,
     settings,
     shown,
 )
@@ -85,6 +86,7 @@ class MultiHeadAttention(nn.Module):
         if share_query_key and (num_kv_heads, key_dim) != (num_heads, model_dim):
             expected = f"num_kv_heads {num_heads} and key_dim {model_dim}, those of the queries"
             raise ValueError(f"share_query_key: expected {expected}, got {num_kv_heads} and {key_dim}")
+        self.model_dim, self.key_dim, self.value_dim = model_dim, key_dim, value_dim
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.query = nn.Linear(model_dim, num_heads * head_dim, bias=bias)
         self.key = self.query if share_query_key else nn.Linear(key_dim, num_kv_heads * head_dim, bias=bias)
@@ -134,7 +136,7 @@ class MultiHeadAttention(nn.Module):
                 or without ``causal=True``; if ``lengths`` come without a cache; if rows differ in length where the
                 mechanism is ``aligned_only``; or if a mask or bias is given beside a recurrent state.
         """
-        check_vectors("queries", queries, self.query.in_features, self.query.weight)
+        check_vectors("queries", queries, self.model_dim, self.query)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
@@ -153,9 +155,9 @@ class MultiHeadAttention(nn.Module):
 
         Shapes: ``keys (B, S, key_dim)``; ``values (B, S, value_dim)``, by default the keys. Raises as ``forward``.
         """
-        check_vectors("keys", keys, self.key.in_features, self.query.weight)
+        check_vectors("keys", keys, self.key_dim, self.key)
         values = keys if values is None else values
-        check_vectors("values", values, self.value.in_features, self.query.weight)
+        check_vectors("values", values, self.value_dim, self.value)
         if values.shape[:2] != keys.shape[:2]:
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
         return self._project(keys, values, 0)
@@ -174,7 +176,7 @@ class MultiHeadAttention(nn.Module):
 
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
-        check_vectors("queries", queries, self.query.in_features, self.query.weight)
+        check_vectors("queries", queries, self.model_dim, self.query)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
 
@@ -182,7 +184,7 @@ class MultiHeadAttention(nn.Module):
         self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
     ) -> tuple[Tensor, Tensor]:
         """``attend`` by the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head."""
-        check_vectors("queries", queries, self.query.in_features, self.query.weight)
+        check_vectors("queries", queries, self.model_dim, self.query)
         q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
         out, weights = self._with_weights(q, k, v, bias=bias, **options)
         return self._merge(out, queries), weights
@@ -192,7 +194,7 @@ class MultiHeadAttention(nn.Module):
 
         It passes no gradient back: call the layer inside ``torch.no_grad()``.
         """
-        weight = self.key.weight
+        weight = like_parameters(self)
         kind_of = weight.device.type
         # Under autocast the projections come out in its dtype.
         dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
@@ -274,7 +276,7 @@ class MultiHeadAttention(nn.Module):
         if not uniform:  # the last query of a row is not aligned with the last key of the longest row
             past = masks.causal(queries.shape[1], k.shape[2], held)
             if mask is not None:
-                check_mask(mask, (len(queries), self.num_heads, *past.shape[2:]), k.device)
+                check_mask(mask, (queries.shape[0], self.num_heads, *past.shape[2:]), k.device)
             mask = past if mask is None else mask & past
         return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=uniform), queries)
 
@@ -298,7 +300,7 @@ class MultiHeadAttention(nn.Module):
         if position_bias is not None and position_bias.shape[-3] != self.num_heads:
             raise ValueError(f"positions: expected some for {self.num_heads} heads, got {shown(self.positions)}")
         if position_bias is not None and bias is not None:
-            check_bias(bias, (len(queries), self.num_heads, queries.shape[1], k.shape[2]), k.device)
+            check_bias(bias, (queries.shape[0], self.num_heads, queries.shape[1], k.shape[2]), k.device)
             position_bias = bias + position_bias
         bias = bias if position_bias is None else position_bias
         return (self.positions.rotate(q, query_positions) if shared is None else q), bias
@@ -327,4 +329,4 @@ class MultiHeadAttention(nn.Module):
 def _positions(x: Tensor, before: int | Tensor) -> Tensor:
     """The positions ``(n,)`` of ``x (B, n, C)`` after so many others; with ``before (B,)`` one row each, ``(B, n)``."""
     tokens = torch.arange(x.shape[1], device=x.device)
-    return tokens + before if isinstance(before, int) else before[:, None] + tokens
+    return tokens + (before[:, None] if isinstance(before, Tensor) else before)

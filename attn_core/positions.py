@@ -12,7 +12,17 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import INTEGERS, accum_dtype, check_integer, check_number, kind, settings, shown
+from attn_core.contract import (
+    INTEGERS,
+    accum_dtype,
+    can_read,
+    check_integer,
+    check_number,
+    kind,
+    settings,
+    shown,
+    traced,
+)
 
 
 class RelativePositions(Protocol):
@@ -93,11 +103,12 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
         """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
         _check_vectors(x, self.dim, offset)
-        offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
-        _check_least(offsets)
-        end = max(offsets, default=0) + x.shape[1]
-        if end > self.max_length:
-            raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
+        if not (isinstance(offset, Tensor) and traced()):
+            offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
+            _check_least(offsets)
+            end = max(offsets, default=0) + x.shape[1]
+            if end > self.max_length:
+                raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
         positions = _positions(x, self.dim, offset) if isinstance(offset, Tensor) else slice(offset, end)
         return (x + self.weight[positions]).to(x.dtype)
 
@@ -327,14 +338,14 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if isinstance(offset, Tensor):
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
-        if offset.device.type == "cpu":  # elsewhere this would wait for the device
+        if can_read(offset):
             _check_least(offset.tolist())
-    elif not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-        raise ValueError(f"offset: expected an integer of at least 0, or a tensor of them, got {offset!r}")
+    else:
+        check_integer("offset", offset, at_least=0)
 
 
 def _check_least(offsets: list[int]) -> None:
-    if min(offsets, default=0) < 0:
+    if min(offsets, default=0) < 0:  # it would be counted from the end
         raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
 
 

@@ -57,11 +57,12 @@ class General(Dot):
         super().__init__()
         check_integer("query_dim", query_dim)
         check_integer("key_dim", key_dim)
+        self.key_dim = key_dim
         self.key_to_query = nn.Linear(key_dim, query_dim, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
         """W k, the keys mapped into the queries' space: ``(…, S, Dk)`` to ``(…, S, Dq)``."""
-        _check_size("keys", keys, self.key_to_query.in_features)
+        _check_size("keys", keys, self.key_dim)
         return self.key_to_query(keys)
 
 
@@ -78,18 +79,19 @@ class Additive(nn.Module):
         super().__init__()
         for name, size in (("query_dim", query_dim), ("key_dim", key_dim), ("hidden_dim", hidden_dim)):
             check_integer(name, size)
+        self.query_dim, self.key_dim = query_dim, key_dim
         self.query = nn.Linear(query_dim, hidden_dim, bias=False)
         self.key = nn.Linear(key_dim, hidden_dim, bias=False)
         self.energy = nn.Linear(hidden_dim, 1, bias=False)
 
     def project_keys(self, keys: Tensor) -> Tensor:
         """U k, the keys' half of the perceptron: ``(…, S, Dk)`` to ``(…, S, hidden)``."""
-        _check_size("keys", keys, self.key.in_features)
+        _check_size("keys", keys, self.key_dim)
         return self.key(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
         """Scores ``(…, T, S)`` of queries ``(…, T, Dq)`` and of what ``project_keys`` gave."""
-        _check_size("queries", queries, self.query.in_features)
+        _check_size("queries", queries, self.query_dim)
         hidden = torch.tanh(self.query(queries).unsqueeze(-2) + prepared.unsqueeze(-3))
         return self.energy(hidden).squeeze(-1)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_integer, check_vectors
+from attn_core.contract import check_integer, check_vectors, settings
 from attn_core.mechanisms.dense import attention, attention_with_weights
 
 
@@ -45,7 +45,7 @@ class ContextAttention(nn.Module):
         check_integer("context_dim", context_dim)
         if model_dim % num_heads:
             raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.num_heads, self.head_dim, self.context_dim = num_heads, model_dim // num_heads, context_dim
         self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim) for _ in range(4))
         self.query_context, self.key_context = (nn.Linear(context_dim, model_dim, bias=False) for _ in range(2))
         self.query_gate, self.key_gate = (nn.Linear(2 * model_dim, 1) for _ in range(2))
@@ -55,9 +55,7 @@ class ContextAttention(nn.Module):
                 if projection.bias is not None:
                     nn.init.zeros_(projection.bias)
 
-    def extra_repr(self) -> str:
-        """The sizes that ``print`` shows."""
-        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, context_dim={self.query_context.in_features}"
+    extra_repr = settings
 
     def forward(self, x: Tensor, context: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
         """Attend from each position of ``x`` to all positions, given ``context``.
@@ -87,10 +85,9 @@ class ContextAttention(nn.Module):
         return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def _check(self, x: Tensor, context: Tensor) -> None:
-        size = self.query_context.in_features
-        check_vectors("x", x, self.query.in_features, self.query.weight)
-        check_vectors("context", context, size, self.query.weight)
+        check_vectors("x", x, self.num_heads * self.head_dim, self.query)
+        check_vectors("context", context, self.context_dim, self.query_context)
         batch, length = x.shape[:2]
         if context.shape[0] != batch or context.shape[1] not in (1, length):
-            shape = f"({batch}, {length} or 1, {size}), to go with x"
+            shape = f"({batch}, {length} or 1, {self.context_dim}), to go with x"
             raise ValueError(f"context: expected shape {shape}, got {tuple(context.shape)}")

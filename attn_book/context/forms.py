@@ -104,7 +104,7 @@ class AttentionPooling(nn.Module):
         """
         x = _words(x, members.any(1))
         keys = torch.tanh(self.hidden(x))
-        questions = self.question.to(keys.dtype).expand(len(x), members.shape[1], -1)
+        questions = self.question.to(keys.dtype).expand(x.shape[0], members.shape[1], -1)
         return _attend(self, questions, keys, x.to(keys.dtype), mask=members[:, None], scale=1.0)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import check_integer, is_number
+from attn_core.contract import can_read, check_integer, is_number
 
 Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
@@ -102,7 +102,7 @@ class Sampler:
             ValueError: if a row has a NaN or no finite logit; on a GPU, where asking would wait for the device, PyTorch
                 raises its own error later.
         """
-        if logits.device.type == "cpu" and not (logits.amax(-1).isfinite().all()):
+        if can_read(logits) and not (logits.amax(-1).isfinite().all()):
             raise ValueError("logits: expected a finite greatest logit in each row, got NaN or an infinity")
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
 

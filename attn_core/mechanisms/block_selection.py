@@ -141,7 +141,7 @@ class BlockSelection(Mechanism):
     def _shown(self, call: Call) -> Tensor:
         """Which keys the mask shows, ``(B, 1, blocks, block_size)``: none beyond the last."""
         mask = torch.ones((), dtype=torch.bool, device=call.q.device) if call.mask is None else call.mask
-        return self._cut(mask.expand(len(call.q), 1, 1, call.k.shape[2]).mT).squeeze(4)
+        return self._cut(mask.expand(call.q.shape[0], 1, 1, call.k.shape[2]).mT).squeeze(4)
 
     def _cut(self, x: Tensor) -> Tensor:
         """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""

@@ -193,7 +193,8 @@ def _fused(call: Call, dropout: float) -> Tensor:
     causal = causal and queries > 1  # the last query sees every key
     # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
     # its kernels take it only when there is no other mask.
-    plain_causal = causal and mask is None and bias is None and queries == keys
+    # (``all`` gives True or False also where sizes are traced, which comparisons do not.)
+    plain_causal = all((causal, mask is None, bias is None, queries == keys))
     visible = call._replace(causal=causal and not plain_causal).visible
     extra, empty = _merge(visible, bias, q.dtype)
     group = q.shape[1] // k.shape[1]
@@ -217,7 +218,7 @@ def _fused(call: Call, dropout: float) -> Tensor:
         dropout_p=dropout,
         is_causal=plain_causal,
         scale=call.scale,
-        enable_gqa=q.shape[1] != k.shape[1],
+        enable_gqa=all((group > 1, queries > 1)),
     )
     if out.shape[3] != value_size:
         out = out[..., :value_size]

@@ -176,7 +176,7 @@ class LinearAttention(Mechanism):
             q, k, v = (x.to(accum_dtype(call.q)) for x in (q, k, v))
             q, k = features(q), features(k)
             if mask is not None:
-                k = k.masked_fill(~mask.expand(len(k), 1, 1, k.shape[2]).mT, 0.0)
+                k = k.masked_fill(~mask.expand(k.shape[0], 1, 1, k.shape[2]).mT, 0.0)
             v = functional.pad(v, (0, 1), value=1.0)  # the ones sum the weights
             unseen = max(k.shape[2] - q.shape[2], 0) if causal else k.shape[2]  # that all queries see
             state = k[:, :, :unseen].mT @ v[:, :, :unseen]

@@ -125,17 +125,19 @@ class LSHAttention(Mechanism):
         buckets = self._buckets(tokens)
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
-        axes = torch.from_numpy(_axes(self.seed, self.rounds, size, buckets // 2))
-        axes = axes.to(x.device, x.dtype, non_blocking=True)
+        axes = _axes(self.seed, self.rounds, size, buckets // 2).to(x.device, x.dtype, non_blocking=True)
         return (x @ axes).unflatten(2, (self.rounds, -1)).argmax(-1).mT
 
 
-@functools.lru_cache(8)
-def _axes(seed: int, rounds: int, size: int, count: int) -> Any:
-    """The axes of each round's random rotation, and their opposites: an array ``(size, rounds · 2 · count)``.
+@torch.compiler.assume_constant_result  # a generator cannot be traced
+def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
+    """The axes of each round's random rotation, and their opposites: ``(size, rounds · 2 · count)``."""
+    return torch.from_numpy(_drawn(seed, rounds, size, count))
 
-    It is no tensor, because one that is made while PyTorch traces must not be kept.
-    """
+
+@functools.lru_cache(8)
+def _drawn(seed: int, rounds: int, size: int, count: int) -> Any:
+    """``_axes`` as an array: a tensor that is made while PyTorch traces must not be kept."""
     draw = torch.Generator().manual_seed(seed)
     axes = [torch.randn(size, count, generator=draw, device="cpu") for _ in range(rounds)]
     return torch.cat([x for one in axes for x in (one, -one)], 1).numpy()

@@ -118,7 +118,7 @@ class Performer(Mechanism):
         with without_autocast(q):
             q, k, v, projection = (x.to(accum_dtype(call.q)) for x in (q, k, v, self.projection))
             directions = projection * (math.sqrt(abs(scale)) * math.log2(math.e))
-            hidden = None if mask is None else ~mask.expand(len(k), 1, 1, k.shape[2]).mT
+            hidden = None if mask is None else ~mask.expand(k.shape[0], 1, 1, k.shape[2]).mT
             keys = _Keys(directions, k, abs(scale), functional.pad(v, (0, 1), value=1.0), hidden)
             # The query heads of one key head stand one below the other, so that no key is repeated.
             rows = q.unflatten(1, (k.shape[1], -1))

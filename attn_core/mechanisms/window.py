@@ -128,7 +128,7 @@ def sliding_window_attention(
         return out.flatten(1, 2)
     # The keys that a window with dilation d holds lie d apart, as do the queries that see them: these alone form a band
     # without dilation, and the d bands are further rows of the batch.
-    batch, queries, keys = len(q), q.shape[2], k.shape[2]
+    batch, queries, keys = q.shape[0], q.shape[2], k.shape[2]
     if mask is None and keys % step:  # to hide what fills up the classes
         mask = torch.ones(1, 1, 1, 1, keys, dtype=torch.bool, device=q.device)
     bands = [_by_class(x, step, x.dim() - 2).movedim(-2, 1).flatten(0, 1) for x in (grouped, k, v)]

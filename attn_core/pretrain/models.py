@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.contract import INTEGERS, check_integer, check_lengths, check_tokens, kind
+from attn_core.contract import INTEGERS, can_read, check_integer, check_lengths, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from attn_core.transformer.layers import Mechanism
@@ -56,10 +56,10 @@ class SegmentEncoder(TransformerEncoder):
             raise ValueError(
                 f"segments: expected integers of the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}"
             )
-        elif segments.device.type == "cpu" and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
+        elif can_read(segments) and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
             raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
         mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
-        check_lengths(lengths, len(tokens))
+        check_lengths(lengths, tokens.shape[0])
         states = [self.norm(self.embedding(tokens) + self.segments(segments))]
         for layer in self.stack.layers:
             states.append(layer(states[-1], mask=mask))
@@ -152,10 +152,10 @@ class Classifier(nn.Module):
         """Logits ``(B, classes)`` from the vectors at positions ``at (B,)``, 0 for <cls>; the rest as the encoder."""
         x = self.encoder(tokens, lengths, segments)
         if not isinstance(at, Tensor) or at.dtype not in INTEGERS or at.shape != x.shape[:1]:
-            raise ValueError(f"at: expected integers of shape ({len(x)},), got {kind(at)}")
-        if at.device.type == "cpu" and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
+            raise ValueError(f"at: expected integers of shape ({x.shape[0]},), got {kind(at)}")
+        if can_read(at) and not 0 <= int(at.min()) <= int(at.max()) < x.shape[1]:
             raise ValueError(f"at: expected positions from 0 to {x.shape[1] - 1}, got {at.tolist()}")
-        return self.head(x[torch.arange(len(x), device=x.device), at])
+        return self.head(x[torch.arange(x.shape[0], device=x.device), at])
 
 
 def tuned_from(encoder: SegmentEncoder, classes: int) -> Classifier:

@@ -45,6 +45,7 @@ class Decoder(nn.Module):
         for name, size in (sizes | {"num_layers": num_layers}).items():
             check_integer(name, size)
         check_dropout(dropout)
+        self.vocab_size, self.memory_dim = vocab_size, memory_dim
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.first = nn.Linear(memory_dim, num_layers * hidden_dim)
@@ -54,16 +55,16 @@ class Decoder(nn.Module):
         return torch.tanh(self.first(memory.final))
 
     def _embed_step(self, tokens: Tensor, batch: int) -> Tensor:
-        check_tokens("tokens", tokens, self.embedding.num_embeddings, axes=1, batch=batch)
+        check_tokens("tokens", tokens, self.vocab_size, axes=1, batch=batch)
         return self.dropout(self.embedding(tokens))
 
     def _embed_target(self, target: Tensor, memory: Memory) -> Tensor:
         self._check_memory(memory)
-        check_tokens("target", target, self.embedding.num_embeddings, axes=2, batch=len(memory.mask))
+        check_tokens("target", target, self.vocab_size, axes=2, batch=memory.mask.shape[0])
         return self.dropout(self.embedding(target))
 
     def _check_memory(self, memory: Memory) -> None:
-        size = self.first.in_features
+        size = self.memory_dim
         if not isinstance(memory, Memory) or memory.states.shape[-1] != size or memory.final.shape[-1] != size:
             got = f"one of size {memory.final.shape[-1]}" if isinstance(memory, Memory) else kind(memory)
             raise ValueError(f"memory: expected an encoder's Memory of size {size}, got {got}")

@@ -53,6 +53,7 @@ class Encoder(nn.Module):
         check_integer("num_layers", num_layers)
         check_dropout(dropout)
         check_flags(bidirectional=bidirectional)
+        self.vocab_size = vocab_size
         self.embedding = embedding(vocab_size, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.rnn = nn.GRU(
@@ -67,9 +68,9 @@ class Encoder(nn.Module):
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """Read ``source (B, S)`` of token ids, each row true up to its entry in ``lengths (B,)``."""
-        check_tokens("source", source, self.embedding.num_embeddings, axes=2)
+        check_tokens("source", source, self.vocab_size, axes=2)
         mask = masks.length_mask(lengths, source.shape[1])
-        check_lengths(lengths, len(source), "sentence")
+        check_lengths(lengths, source.shape[0], "sentence")
         embedded = self.dropout(self.embedding(source))
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         packed_states, final = self.rnn(packed)

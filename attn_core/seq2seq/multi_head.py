@@ -64,7 +64,7 @@ class MultiHeadDecoder(Decoder):
 
     def step(self, tokens: Tensor, state: MultiHeadState) -> tuple[Tensor, MultiHeadState]:
         """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
-        embedded = self._embed_step(tokens, len(state.mask))
+        embedded = self._embed_step(tokens, state.mask.shape[0])
         queries, hidden = self.rnn(embedded[:, None], state.hidden[None].contiguous())
         context, weights = self.attention.attend_with_weights(
             queries, state.keys, state.values, mask=state.mask[:, None, None]

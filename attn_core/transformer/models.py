@@ -89,9 +89,9 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
-        check_tokens("source", source, self.source_embedding.tokens.num_embeddings, axes=2)
+        check_tokens("source", source, self.config.source_vocab_size or self.config.vocab_size, axes=2)
         mask = masks.length_mask(lengths, source.shape[1]).to(source.device)
-        check_lengths(lengths, len(source))
+        check_lengths(lengths, source.shape[0])
         return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Logits ``(B, V)`` after ``tokens (B,)``, from the cache, and the next state; no gradient."""
-        check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.mask))
+        check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=state.mask.shape[0])
         for cache in state.caches:
             cache.reserve(1)
         x = self.target_embedding(tokens[:, None], state.caches[0].longest)
@@ -151,7 +151,7 @@ class TransformerEncoder(_SingleStack):
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         mask = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
-        check_lengths(lengths, len(tokens))
+        check_lengths(lengths, tokens.shape[0])
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
 
 
@@ -182,16 +182,16 @@ class LanguageModel(_SingleStack):
         """
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         masks.length_mask(lengths, tokens.shape[1])  # for its errors
-        check_lengths(lengths, len(tokens), "prompt")
+        check_lengths(lengths, tokens.shape[0], "prompt")
         if caches is None:
             caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
         rows = [len(cache.lengths) for cache in caches]
-        if rows != [len(tokens)] * len(self.stack.layers):
-            expected = f"{len(self.stack.layers)}, one for each layer, of {len(tokens)} rows"
+        if rows != [tokens.shape[0]] * len(self.stack.layers):
+            expected = f"{len(self.stack.layers)}, one for each layer, of {tokens.shape[0]} rows"
             raise ValueError(f"caches: expected {expected}, got {len(rows)} of {rows} rows")
         ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
         x = self.read(tokens, caches, ragged)
-        last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        last = x[torch.arange(x.shape[0], device=x.device), lengths.to(x.device) - 1]
         return self.embedding.logits(last), LanguageModelState(caches)
 
     @torch.no_grad()

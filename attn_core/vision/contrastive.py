@@ -48,7 +48,7 @@ class ContrastivePair(nn.Module):
         if bias is not None and not (is_number(bias) and math.isfinite(bias)):
             raise ValueError(f"bias: expected None or a finite number, got {shown(bias)}")
         self.images, self.texts = images, texts
-        self.image_projection = nn.Linear(images.patches.projection.out_features, shared_dim, bias=False)
+        self.image_projection = nn.Linear(images.patches.model_dim, shared_dim, bias=False)
         self.text_projection = nn.Linear(texts.config.model_dim, shared_dim, bias=False)
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
         self.bias = None if bias is None else nn.Parameter(torch.tensor(float(bias)))
@@ -64,8 +64,8 @@ class ContrastivePair(nn.Module):
             ValueError: as the encoder, or a text without a token.
         """
         x = self.texts(tokens, lengths)
-        check_lengths(lengths, len(x), "text")  # of none it would read the padding's vector
-        last = x[torch.arange(len(x), device=x.device), lengths.to(x.device) - 1]
+        check_lengths(lengths, x.shape[0], "text")  # of none it would read the padding's vector
+        last = x[torch.arange(x.shape[0], device=x.device), lengths.to(x.device) - 1]
         return functional.normalize(self.text_projection(last), dim=-1)
 
     def forward(self, images: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:

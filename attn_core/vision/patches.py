@@ -29,7 +29,7 @@ class PatchEmbedding(nn.Module):
         super().__init__()
         for name, size in (("patch_size", patch_size), ("model_dim", model_dim), ("channels", channels)):
             check_integer(name, size)
-        self.patch_size, self.channels = patch_size, channels
+        self.patch_size, self.model_dim, self.channels = patch_size, model_dim, channels
         self.projection = nn.Linear(channels * patch_size**2, model_dim)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class VisionTransformer(nn.Module):
         if images.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
         if self.class_token is not None:
-            x = torch.cat([self.class_token.to(x.dtype).expand(len(x), 1, -1), x], 1)
+            x = torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1)
         x = self.stack(self.dropout(self.positions(x)))
         return x.mean(1) if self.class_token is None else x[:, 0]
 
