@@ -6,8 +6,9 @@ of them raises a ``ValueError`` that names the argument, what was expected, and 
 
 import math
 import reprlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
@@ -241,6 +242,19 @@ def check_number(name: str, value: float, *, at_least: float | None = None, abov
     bounds = f"above {above}" if at_least is None else f"of at least {at_least}"
     if not is_number(value) or not value < math.inf or (value <= above if at_least is None else value < at_least):
         raise ValueError(f"{name}: expected a finite number {bounds}, got {shown(value)}")
+
+
+def token_ids(name: str, ids: Sequence[int] | Tensor, vocab_size: int | None = None) -> tuple[int, ...]:
+    """These ids, of a sequence, a tensor or an array of one axis; of the vocabulary, where its size is given."""
+    listed = ids.tolist() if hasattr(ids, "tolist") else ids
+    if not isinstance(listed, Sequence) or isinstance(listed, str | bytes | bytearray):
+        raise ValueError(f"{name}: expected a sequence of token ids, got {kind(ids)}")
+    for token in listed:
+        integer = isinstance(token, Integral) and not isinstance(token, bool)
+        if not integer or token < 0 or (vocab_size is not None and token >= vocab_size):
+            expected = "an integer of at least 0" if vocab_size is None else f"token ids from 0 to {vocab_size - 1}"
+            raise ValueError(f"{name}: expected {expected}, got {shown(token)}")
+    return tuple(int(token) for token in listed)
 
 
 def check_soft_cap(soft_cap: float | None) -> None:

@@ -301,8 +301,8 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         (lambda: generate(language_model(), [[4]], max_new_tokens=0), "max_new_tokens: expected an integer"),
         (lambda: generate(language_model(), [], max_new_tokens=2), "prompts: expected at least one"),
         (lambda: generate(language_model(), [[4], []], max_new_tokens=2), r"prompts: .* got \[\[4\], \[\]\]"),
-        (lambda: generate(language_model(), [[4], [3.7]], max_new_tokens=2), "prompts: expected token ids"),
-        (lambda: generate(language_model(), [[9]], max_new_tokens=2), "tokens: expected token ids from 0 to 8, got 9"),
+        (lambda: generate(language_model(), [[4], [3.7]], max_new_tokens=2), "prompts: expected token ids from 0 to 8, got 3.7"),
+        (lambda: generate(language_model(), [[9]], max_new_tokens=2), "prompts: expected token ids from 0 to 8, got 9"),
     ],
 )
 def test_wrong_input_is_named(call, message):

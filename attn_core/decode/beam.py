@@ -1,13 +1,13 @@
 """Beam search: the most probable sentences instead of the most probable tokens."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from attn_core.contract import check_integer, check_number
-from attn_core.data import Vocab
-from attn_core.decode.hypothesis import Hypothesis, Stepper
+from attn_core.contract import check_integer, check_number, token_ids
+from attn_core.decode.hypothesis import BAD_LOGITS, BOS, EOS, Hypothesis, Stepper, check_source, evaluating
 
 
 @torch.no_grad()
@@ -19,53 +19,75 @@ def beam(
     max_length: int,
     beam_size: int = 4,
     length_penalty: float = 1.0,
+    begin_id: int = BOS,
+    end_ids: Sequence[int] = (EOS,),
 ) -> list[Hypothesis]:
     """Keep the ``beam_size`` most probable beginnings of each sentence; return the best of those that ended.
 
     Hypotheses are compared by log-probability divided by their length (<eos> counted) to the power of
     ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. A sentence
     is searched until no beginning can still overtake its best ended hypothesis, or until ``max_length`` tokens; if
-    none has ended by then, the best beginning is returned, marked unfinished. Shapes as ``greedy``.
+    none has ended by then, the best beginning is returned, marked unfinished. Shapes and the rest as ``greedy``.
 
     Raises:
-        ValueError: if ``max_length`` or ``beam_size`` is below 1, or ``length_penalty`` is negative.
+        ValueError: as ``greedy``, and if ``beam_size`` is below 1, or ``length_penalty`` is negative.
 
     Source: Wu et al. 2016, section 7 (pruning and normalising by length).
     """
     check_integer("max_length", max_length)
     check_integer("beam_size", beam_size)
+    check_integer("begin_id", begin_id, at_least=0)
     check_number("length_penalty", length_penalty, at_least=0)
+    check_source(source, lengths)
+    end_ids = token_ids("end_ids", end_ids)
+    with evaluating(model):
+        return _search(model, source, lengths, max_length, beam_size, length_penalty, begin_id, end_ids)
+
+
+def _search(
+    model: Stepper,
+    source: Tensor,
+    lengths: Tensor,
+    max_length: int,
+    beam_size: int,
+    length_penalty: float,
+    begin_id: int,
+    end_ids: tuple[int, ...],
+) -> list[Hypothesis]:
     size, device = source.shape[0], source.device
     state = model.init_state(source, lengths).select(torch.arange(size, device=device).repeat_interleave(beam_size))
     first_row = torch.arange(size, device=device)[:, None] * beam_size
-    tokens = torch.full((size * beam_size,), Vocab.BOS, device=device)
+    ends = torch.tensor(end_ids, dtype=torch.long, device=device)
+    tokens = torch.full((size * beam_size,), begin_id, device=device)
     # All beams of a sentence begin alike, so only the first one counts in the first step.
     scores = torch.full((size, beam_size), -math.inf, device=device)
     scores[:, 0] = 0.0
     ids = torch.empty((size * beam_size, 0), dtype=torch.long, device=device)
     maps: Tensor | None = None
     best: list[tuple[float, Hypothesis] | None] = [None] * size
+    searched = set(range(size))  # the sentences that are searched still
     for length in range(1, max_length + 1):
         logits, state = model.step(tokens, state)
         logp = logits.float().log_softmax(-1)
         vocab = logp.shape[-1]
         candidates = (scores[..., None] + logp.view(size, beam_size, vocab)).flatten(1)
-        # Each beam offers <eos> at most once, so twice as many candidates always leave beam_size that go on.
-        top, indices = candidates.topk(min(2 * beam_size, candidates.shape[1]), dim=1)
+        # Each beam offers each end at most once, so that many candidates always leave beam_size that go on.
+        top, indices = candidates.topk(min((1 + len(end_ids)) * beam_size, candidates.shape[1]), dim=1)
         parents, tokens_2d = first_row + indices // vocab, indices % vocab
         if state.weights is not None:
             row = state.weights[:, None]
             maps = row if maps is None else torch.cat([maps, row], dim=1)
-        ended = tokens_2d == Vocab.EOS
+        ended = torch.isin(tokens_2d, ends)
         for i, j in (ended & torch.isfinite(top)).nonzero().tolist():
-            # Only among the first beam_size candidates, as if <eos> had taken one of the places.
+            # Only among the first beam_size candidates, as if the end had taken one of the places.
             if j >= beam_size:
                 continue
             value = float(top[i, j]) / length**length_penalty
             if best[i] is None or value > best[i][0]:
                 parent = int(parents[i, j])
                 weights = None if maps is None else maps[parent]
-                best[i] = (value, Hypothesis.of([*ids[parent].tolist(), Vocab.EOS], float(top[i, j]), weights))
+                found = [*ids[parent].tolist(), int(tokens_2d[i, j])]
+                best[i] = (value, Hypothesis.of(found, float(top[i, j]), weights, end_ids))
         scores, order = top.masked_fill(ended, -math.inf).topk(beam_size, dim=1)
         rows = parents.gather(1, order).flatten()
         tokens = tokens_2d.gather(1, order).flatten()
@@ -74,7 +96,10 @@ def beam(
         state = state.select(rows)
         # Log-probabilities only fall, so the longest possible sentence is the most that a beginning can still reach.
         reachable = (scores[:, 0] / max_length**length_penalty).tolist()
-        if all(ended is not None and ended[0] >= bound for ended, bound in zip(best, reachable, strict=True)):
+        if any(math.isnan(reachable[i]) for i in searched):
+            raise ValueError(BAD_LOGITS)
+        searched -= {i for i in searched if (ended_best := best[i]) is not None and ended_best[0] >= reachable[i]}
+        if not searched:
             break
     results = []
     for i, ended_best in enumerate(best):
@@ -83,5 +108,5 @@ def beam(
         else:
             first = i * beam_size
             weights = None if maps is None else maps[first]
-            results.append(Hypothesis.of(ids[first].tolist(), float(scores[i, 0]), weights))
+            results.append(Hypothesis.of(ids[first].tolist(), float(scores[i, 0]), weights, end_ids))
     return results

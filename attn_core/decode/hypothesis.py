@@ -1,13 +1,20 @@
 """What the searches need of a model, and what they find."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from attn_core.data import Vocab
+from attn_core.contract import check_integers, check_lengths, kind
 from attn_core.seq2seq import State
+
+BOS, EOS = 1, 2
+"""The ids with which texts begin and end in the book's vocabularies. Other vocabularies' are given as arguments."""
+
+BAD_LOGITS = "logits: expected a finite greatest logit in each row, got NaN or an infinity"
 
 
 class Stepper(Protocol):
@@ -24,7 +31,7 @@ class Stepper(Protocol):
 
 
 class Hypothesis(NamedTuple):
-    """One decoded sentence: token ids without <eos>.
+    """One decoded sentence: token ids without the one that ends it, <eos>.
 
     ``log_probability`` (nats) is the model's for the ids, <eos> included where it came; ``attention (T, S)`` holds
     one row per id, or is None for a model without attention; ``finished`` is False where the maximum length cut the
@@ -37,19 +44,68 @@ class Hypothesis(NamedTuple):
     finished: bool
 
     @classmethod
-    def of(cls, ids: list[int], log_probability: float, weights: Tensor | None) -> "Hypothesis":
-        """From the ids as they came, one row of ``weights`` for each: those before <eos>, and whether it came."""
-        finished = Vocab.EOS in ids
-        kept = ids[: ids.index(Vocab.EOS)] if finished else ids
-        return cls(kept, log_probability, None if weights is None else weights[: len(kept)], finished)
+    def of(
+        cls, ids: list[int], log_probability: float, weights: Tensor | None, end_ids: Collection[int]
+    ) -> "Hypothesis":
+        """From the ids as they came, one row of ``weights`` for each: those before the first that ends a sentence.
+
+        Raises:
+            ValueError: if ``log_probability`` is NaN, as it is after logits without a finite greatest one.
+        """
+        if math.isnan(log_probability):
+            raise ValueError(BAD_LOGITS)
+        length = next((i for i, token in enumerate(ids) if token in end_ids), len(ids))
+        return cls(ids[:length], log_probability, None if weights is None else weights[:length], length < len(ids))
+
+
+def check_source(source: Tensor, lengths: Tensor) -> None:
+    """There is a length ``(B,)`` for each row of ``source``, whose kind is the model's to check: it may be images."""
+    if not isinstance(source, Tensor) or source.dim() < 2:
+        raise ValueError(f"source: expected a tensor of shape (batch, length), got {kind(source)}")
+    check_integers("lengths", lengths, axes=1)
+    check_lengths(lengths, len(source))
+
+
+_switched: dict[nn.Module, tuple[bool, set[object]]] = {}
+"""Of each module that someone evaluates: its mode before, and who evaluates it."""
+
+_switching = threading.RLock()  # the garbage collector may leave a block while its thread enters another
+
+
+def evaluating(model: object) -> AbstractContextManager[None]:
+    """Evaluation mode inside; afterwards each module is in the mode it was in, and until then for all who evaluate it.
+
+    Several threads may evaluate models that share modules: the last one to leave puts a module's mode back. What is no
+    module has no mode.
+    """
+    return in_evaluation(list(model.modules()) if isinstance(model, nn.Module) else [])
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, the mode it was in afterwards."""
-    mode = model.training
-    model.eval()
+def in_evaluation(modules: list[nn.Module]) -> Iterator[None]:
+    """``evaluating`` for these modules alone, without those inside them."""
+    user = object()
     try:
+        with _switching:
+            if not _switched and not any(module.training for module in modules):
+                modules = []  # nothing to put back, and nobody who would put a mode back meanwhile
+            for module in modules:
+                _switched.setdefault(module, (module.training, set()))[1].add(user)
+                module.training = False
         yield
     finally:
-        model.train(mode)
+        try:
+            _leave(user, modules)
+        except BaseException:  # an interrupt on the way out; to leave twice does no harm
+            _leave(user, modules)
+            raise
+
+
+def _leave(user: object, modules: list[nn.Module]) -> None:
+    with _switching:
+        for module in modules:
+            mode, users = _switched.get(module, (module.training, {user}))
+            users.discard(user)
+            if not users:
+                module.training = mode
+                _switched.pop(module, None)

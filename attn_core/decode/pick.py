@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import can_read, check_integer, is_number
+from attn_core.decode.hypothesis import BAD_LOGITS
 
 Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
@@ -102,9 +103,15 @@ class Sampler:
             ValueError: if a row has a NaN or no finite logit; on a GPU, where asking would wait for the device, PyTorch
                 raises its own error later.
         """
-        if can_read(logits) and not (logits.amax(-1).isfinite().all()):
-            raise ValueError("logits: expected a finite greatest logit in each row, got NaN or an infinity")
+        if can_read(logits):
+            check_logits(logits)
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
+
+
+def check_logits(logits: Tensor) -> None:
+    """Each row has a greatest logit that is finite. On a GPU, this waits for the device."""
+    if not logits.amax(-1).isfinite().all():
+        raise ValueError(BAD_LOGITS)
 
 
 def _check_share(name: str, share: float) -> None:

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer
+from attn_core.contract import check_integer, shown
 from attn_core.data import Vocab
 from attn_core.data.batches import pad
 from attn_core.decode.beam import beam
-from attn_core.decode.hypothesis import evaluating
 from attn_core.decode.search import greedy
 
 
@@ -45,17 +44,22 @@ def translate(
     """
     check_integer("beam_size", beam_size)
     check_integer("batch_size", batch_size)
+    check_integer("max_length", max_length)
+    for sentence in sentences if isinstance(sentences, Sequence) else [sentences]:
+        listed = isinstance(sentence, Sequence) and not isinstance(sentence, str) and len(sentence)
+        if not listed or not all(isinstance(word, str) and word for word in sentence):
+            raise ValueError(f"sentences: expected words, at least one, in each, got {shown(sentence)}")
     device = next(model.parameters()).device
     search: Any = partial(beam, beam_size=beam_size, length_penalty=length_penalty) if beam_size > 1 else greedy
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
     results: list[Translation | None] = [None] * len(sentences)
     for begin in range(0, len(order), batch_size):
         chosen = order[begin : begin + batch_size]
-        encoded = [torch.tensor([*source_vocab.encode(sentences[i]), Vocab.EOS]) for i in chosen]
+        encoded = [torch.tensor([*source_vocab.encode(sentences[i]), source_vocab.EOS]) for i in chosen]
         source = pad(encoded).to(device)
         lengths = torch.tensor([len(row) for row in encoded], device=device)
-        with evaluating(model):
-            hypotheses = search(model, source, lengths, max_length=max_length)
+        ids = {"begin_id": target_vocab.BOS, "end_ids": (target_vocab.EOS,)}
+        hypotheses = search(model, source, lengths, max_length=max_length, **ids)
         for i, row, hypothesis in zip(chosen, encoded, hypotheses, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()

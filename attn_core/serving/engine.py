@@ -2,22 +2,26 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
 from attn_core.cache import BlockPool, StreamingWindow
-from attn_core.contract import check_integer, kind
-from attn_core.decode import argmax
-from attn_core.decode.hypothesis import evaluating
+from attn_core.contract import check_integer, kind, token_ids
+from attn_core.decode import Sampler, argmax
+from attn_core.decode.hypothesis import in_evaluation
+from attn_core.decode.pick import check_logits
 from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
 from attn_core.serving.speculative import DraftModel, PromptLookup, draft, reject, verify
+from attn_core.serving.undo import Undo
 from attn_core.transformer import LanguageModel
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -33,6 +37,11 @@ class Engine:
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them; with 8 bits
     they do unless rounding decides. With a window they are those of a model whose layers have it.
+
+    A step either happens or does not, whatever is raised in it, an interrupt included: all requests and random
+    generators are then as they were, but for requests that were preempted or admitted, and the step can be taken again.
+    What concerns one request alone, such as an error of ``decode`` or bad logits, ends that request with the error.
+    Functions that a step calls, ``decode`` for example, must not call the engine.
 
     Raises:
         ValueError: if ``PagedModel`` refuses ``model`` or the draft model, their vocabularies differ, a size is below
@@ -65,7 +74,10 @@ class Engine:
             if sizes[0] != sizes[1]:
                 raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")
         self._models = [paged.model for paged in (self._paged, self._draft_paged) if paged is not None]
+        self._modules = [module for each in self._models for module in each.modules()]  # it takes a while to ask
         self._arrivals = itertools.count()
+        # What takes back a change that is not done, and how many tokens each request of the batch had before.
+        self._undo: tuple[Undo, dict[Completion, int]] | None = None
 
     @property
     def unfinished(self) -> int:
@@ -76,14 +88,19 @@ class Engine:
         """Let a request wait. The completion grows with each ``step``.
 
         Raises:
-            ValueError: if a token is not of the vocabulary, the cache or the model's positions have too little room, or
-                there are stop strings and no ``decode``.
+            ValueError: if a token or a bias is not of the vocabulary, the cache or the model's positions have too
+                little room, or there are stop strings and no ``decode``.
         """
+        completion = self._checked(request)
+        self._recover()
+        self.scheduler.add(completion)
+        return completion
+
+    def _checked(self, request: Request) -> Completion:
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
-        vocab_size, most = self.model.config.vocab_size, max(request.prompt)
-        if most >= vocab_size:
-            raise ValueError(f"prompt: expected token ids from 0 to {vocab_size - 1}, got {most}")
+        for name in ("prompt", "logit_bias"):
+            token_ids(name, list(getattr(request, name)), self.model.config.vocab_size)
         capacity = self.tables.num_blocks * self.tables.block_size
         rooms = [getattr(model.embedding.positions, "max_length", math.inf) for model in self._models]
         room = min(rooms if self.scheduler.window else [*rooms, capacity])
@@ -96,52 +113,82 @@ class Engine:
         sampler = request.sampler
         if sampler is not None and request.seed is not None:
             sampler = replace(sampler, generator=torch.Generator(self._paged.device).manual_seed(request.seed))
-        completion = Completion(request, next(self._arrivals), sampler)
-        self.scheduler.add(completion)
-        return completion
+        return Completion(request, next(self._arrivals), sampler, self.decode)
 
     def cancel(self, completion: Completion) -> None:
         """Finish a request here, if it has not finished, and free its blocks."""
-        if completion.finish_reason is None:
-            self._finish(completion, "cancelled")
+        self._recover()
+        if completion in self.scheduler.running or completion in self.scheduler.waiting:
+            self._whole(lambda: self._finish(completion, "cancelled"), completion)
 
-    def stream(self, request: Request) -> Iterator[int]:
+    def stream(self, request: Request) -> Generator[int, None, None]:
         """Add a request; give its tokens as they come, while the others are served too.
 
-        Whoever stops iterating cancels the request. Raises as ``add``, and whatever ended the request with an error.
+        Whoever stops iterating, or closes the stream, cancels the request. With stop strings, a token is given when it
+        is certain that it holds nothing of one: a token in which a stop string begins is not given, and
+        ``Completion.text`` has the text before that. Raises as ``add``, and whatever ended the request with an error.
         """
-        return self._stream(self.add(request))
+        tokens = self._stream(self._checked(request))
+        next(tokens)  # adds it; closing a generator that has not begun would not cancel the request
+        return tokens
 
     def run(self) -> None:
         """Take steps until every request has finished."""
+        self._recover()
         while self.unfinished:
             self.step()
 
-    @torch.no_grad()
     def step(self) -> dict[Completion, list[int]]:
         """One call of the model for a batch that the scheduler chooses: the new tokens of each request that got some.
 
-        If the call fails, all requests are as they were, and the step can be taken again; numbers drawn are gone.
+        If it fails, the step can be taken again.
         """
-        for completion in self.scheduler.running:
-            completion.drafts = []
-            if self.drafter is not None and self.scheduler.decoding(completion):  # never more than may still come
-                completion.drafts = self.drafter.propose(completion.tokens, completion.room - 1)
+        return self._whole(self._step)
+
+    def _whole(self, change: Callable[[], T], *waiting: Completion) -> T:
+        """Make a change of the running requests and these, or, where something is raised, none."""
+        self._recover()
+        self._undo = self._kept(*waiting), {}
+        try:
+            result = change()
+            self._undo = None  # from here on it has happened
+        except BaseException:  # an interrupted cell of a notebook, too
+            self._recover()
+            raise
+        return result
+
+    def _kept(self, *waiting: Completion) -> Undo:
+        undo = Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting)
+        undo.keep(self, names=("drafted", "accepted"))
+        return undo
+
+    def _recover(self) -> None:
+        """Take back a change that was not done. If this is interrupted, it is done over before the next change."""
+        if self._undo is not None:
+            undo, begins = self._undo
+            undo.restore()
+            for completion, begin in begins.items():
+                self.tables.truncate(completion.sequence, begin)
+            for completion in self.scheduler.waiting:  # some were being admitted
+                completion.sequence, completion.drafts = -1, []
+            self._undo = None
+
+    @torch.no_grad()
+    def _step(self) -> dict[Completion, list[int]]:
+        for completion in list(self.scheduler.running):
+            self._propose(completion)
         plan = self.scheduler.schedule()
         if not plan:
             assert not self.unfinished  # the oldest request can always go on
             return {}
+        # From here on blocks are written to. Those that others have lost hold their tokens no more, so what the
+        # schedule has changed stays, and only the reading is taken back.
         begins = {completion: self.tables.length(completion.sequence) - tokens for completion, tokens in plan.items()}
-        try:
-            with ExitStack() as modes:
-                for model in self._models:
-                    if model.training:  # asking first, since going through all modules takes a while
-                        modes.enter_context(evaluating(model))
-                taken = self._read(begins)
-        except BaseException:  # an interrupted cell of a notebook, too
-            for completion, begin in begins.items():
-                self.tables.truncate(completion.sequence, begin)
-            raise
+        undo = self._kept()
+        undo.keep_random({self._generator(one.sampler) for one in plan if one.sampler is not None})
+        self._undo = undo, begins
+        with in_evaluation(self._modules):
+            taken = self._read(begins)
         new = {}
         for completion in plan:
             before, reason = len(completion.ids), None
@@ -157,6 +204,25 @@ class Engine:
                 self._finish(completion, reason)
         return new
 
+    def _propose(self, completion: Completion) -> None:
+        """Let the drafter say what may come after a request's tokens, no more than may still come."""
+        completion.drafts = []
+        if self.drafter is not None and self.scheduler.decoding(completion):
+            limit = min(completion.room - 1, self.drafter.num_tokens)
+            try:
+                drafts = self.drafter.propose(completion.tokens, limit)
+                completion.drafts = list(token_ids("drafts", drafts, self.model.config.vocab_size)[:limit])
+            except Exception as error:
+                completion.error = error
+                self._finish(completion, "error")
+
+    def _generator(self, sampler: Sampler) -> torch.Generator:
+        """Where a sampler's draws come from."""
+        if sampler.generator is not None:
+            return sampler.generator
+        device = self._paged.device
+        return torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index]
+
     def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
         """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
         ends = {one: self.tables.length(one.sequence) for one in begins}
@@ -170,16 +236,19 @@ class Engine:
         taken: dict[Completion, list[int]] = {}
         for completion, own in zip(wanted, logits, strict=True):
             sampler, drafts = completion.sampler, completion.drafts
+            taken[completion] = []
+            if completion.error is not None:
+                continue
             try:
-                if not own.amax(-1).isfinite().all():
-                    raise ValueError("logits: expected a finite greatest logit after each token, got NaN or infinity")
+                own = completion.adjusted(own)
+                check_logits(own)
                 if completion in distributions and sampler is not None:
                     drafted = torch.stack(distributions[completion])
                     taken[completion] = reject(sampler.probabilities(own), drafted, drafts, sampler.generator)
                 else:
                     taken[completion] = verify(argmax if sampler is None else sampler, own, drafts)
-            except ValueError as error:  # this request's logits; the others are none the worse for it
-                completion.error, taken[completion] = error, []
+            except Exception as error:  # this request's logits or sampler; the others are none the worse for it
+                completion.error = error
             self.drafted += len(drafts)
             self.accepted += max(len(taken[completion]) - 1, 0)
         return taken
@@ -190,14 +259,12 @@ class Engine:
             if token in completion.request.stop_ids:
                 return "stop"
             completion.ids.append(token)
-            if self.decode is not None and completion.request.stop_strings:
-                try:
-                    text = self.decode(completion.ids)
-                except Exception as error:  # a function that is not ours; it must not stop the other requests
-                    completion.error = error
-                    return "error"
-                if any(string in text for string in completion.request.stop_strings):
+            try:
+                if completion.stopped():
                     return "stop"
+            except Exception as error:  # a function that is not ours; it must not stop the other requests
+                completion.error = error
+                return "error"
             if completion.room == 0:
                 return "length"
         return None if completion.error is None else "error"
@@ -206,12 +273,16 @@ class Engine:
         self.scheduler.remove(completion)
         completion.finish_reason = reason
 
-    def _stream(self, completion: Completion) -> Iterator[int]:
+    def _stream(self, completion: Completion) -> Generator[int, None, None]:
         sent = 0
         try:
+            self._recover()
+            self.scheduler.add(completion)
+            yield -1  # for ``stream``
             while True:
-                yield from completion.ids[sent:]
-                sent = len(completion.ids)
+                settled = completion.settled
+                yield from completion.ids[sent:settled]
+                sent = max(sent, settled)
                 if completion.error is not None:
                     raise completion.error
                 if completion.finish_reason is not None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attn_core.contract import check_integer
+from attn_core.decode.pick import check_logits
 from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.request import Completion
 from attn_core.transformer import LanguageModel
@@ -81,12 +82,18 @@ def draft(paged: PagedModel, batch: Mapping[Completion, tuple[int, Sequence[int]
         logits = paged.read({completion.sequence: tokens for completion, tokens in batch.items()}, rows)
         following: dict[Completion, tuple[int, Sequence[int]]] = {}
         for (completion, done), row in zip(drafting, logits, strict=True):
-            if completion.sampler is None:
-                token = int(row.argmax())
-            else:
-                distribution = completion.sampler.probabilities(row)
-                distributions.setdefault(completion, []).append(distribution)
-                token = _drawn(distribution, completion.sampler.generator)
+            token = 0
+            try:
+                row = completion.adjusted(row[None], done)
+                check_logits(row)
+                if completion.sampler is None:
+                    token = int(row.argmax())
+                else:
+                    distribution = completion.sampler.probabilities(row)[0]
+                    distributions.setdefault(completion, []).append(distribution)
+                    token = _drawn(distribution, completion.sampler.generator)
+            except Exception as error:  # this request's logits; the others are none the worse for it
+                completion.error = error
             completion.drafts[done] = token
             following[completion] = (len(completion) + done, [token])
         batch = following

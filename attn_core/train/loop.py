@@ -17,6 +17,7 @@ from attn_core.checkpoint import own_randomness
 from attn_core.contract import kind
 from attn_core.data import EpochBatches
 from attn_core.data.batches import AnyBatch
+from attn_core.decode.hypothesis import evaluating
 from attn_core.device import default_device
 from attn_core.train import distributed
 from attn_core.train.checks import check_arguments
@@ -99,7 +100,7 @@ def fit(
     rate = schedule or cosine(steps, peak=learning_rate, warmup=warmup)
     run = RunFile(arguments | {"validate_every": validate_every}, steps)
 
-    was_training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.to(device)
     trained, trained_loss = distributed.wrap_ddp(model, loss, device)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, fused=device.type in ("cuda", "cpu"))
@@ -128,7 +129,8 @@ def fit(
     except FloatingPointError as error:
         raise FloatingPointError(f"{error} at step {len(history.losses) + 1}") from None
     finally:
-        model.train(was_training)
+        for module, training in modes:
+            module.training = training
     return history
 
 
@@ -188,10 +190,8 @@ def _remaining(batches: EpochBatches[Any], epochs: int, accumulate: int, done: i
 
 
 def _validate(model: nn.Module, validate: Callable[[nn.Module], dict[str, float]]) -> dict[str, float]:
-    model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         scores = validate(model)
-    model.train()
     if not isinstance(scores, Mapping):
         raise ValueError(f"validate: expected a function that returns a dictionary of numbers, got {kind(scores)}")
     return scores

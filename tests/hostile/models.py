@@ -462,6 +462,19 @@ DECODING = [
         for call in (greedy, sample, beam)
         for value in (0, -1, 2.0, "3")
     ),
+    *(
+        Row(f"{call.__name__}: {name} {value!r}", call, written(**{name: value}), f"{name}: expected {said}$")
+        for call in (greedy, sample, beam)
+        for name, value, said in (
+            ("source", [[4, 5]], r"a tensor of shape \(batch, length\), got list"),
+            ("source", torch.tensor([4]), r"a tensor of shape \(batch, length\), got torch.int64 of shape \(1,\)"),
+            ("lengths", None, "an int64 or int32 tensor of 1 axes, got NoneType"),
+            ("lengths", torch.tensor([1]), r"shape \(2,\), got \(1,\)"),
+            ("begin_id", -1, "an integer of at least 0, got -1"),
+            ("end_ids", 2, "a sequence of token ids, got int"),
+            ("end_ids", [True], "an integer of at least 0, got True"),
+        )
+    ),
     Row("beam: none", beam, written(beam_size=0), "beam_size: expected an integer of at least 1, got 0$"),
     Row("beam: penalty as text", beam, written(length_penalty="1"),
         "length_penalty: expected a finite number of at least 0, got '1'$"),
@@ -490,26 +503,34 @@ DECODING = [
         for name, prompts, said in (
             ("no prompts", [], r"prompts: expected at least one, and a token id in each, got \[\]$"),
             ("an empty prompt", [[4], []], r"prompts: expected at least one, and a token id in each, got .*4.*$"),
-            ("ids of floats", [[4.0]], r"prompts: expected token ids, got \[\[4.0\]\]"),
-            ("a negative id", [[-1]], "tokens: expected token ids from 0 to 6, got -1$"),
+            *(
+                (f"ids that hold {wrong!r}", [[4, wrong]], f"prompts: expected token ids from 0 to 6, got {wrong!r}$")
+                for wrong in (4.0, -1, 7, True, "a", None)
+            ),
+            ("ids of one prompt", [5, 6], "prompts: expected a sequence of token ids, got int$"),
+            ("a text", "abc", "prompts: expected at least one, and a token id in each, got 'abc'$"),
+            ("texts", ["abc"], "prompts: expected a sequence of token ids, got str$"),
+            ("None", None, "prompts: expected at least one, and a token id in each, got None$"),
+            ("a tensor of floats", torch.tensor([[1.0]]), r"prompts: expected token ids from 0 to 6, got 1\.0$"),
         )
     ),
-    Row("generate: an id past the end", generate, {"model": WRITER, "prompts": [[7]], "max_new_tokens": 1},
-        "tokens: expected token ids from 0 to 6, got 7$"),
     Row("generate: no new tokens", generate, {"model": WRITER, "prompts": [[4]], "max_new_tokens": 0},
         "max_new_tokens: expected an integer of at least 1, got 0$"),
     *(
         Row(f"translate: {name}", translate, {"model": RECURRENT, "sentences": given, "source_vocab": VOCAB,
-            "target_vocab": VOCAB}, f"tokens: expected {wanted}")
-        for name, given, wanted in (
-            ("one text", "abc", "a sequence of words, got 'a'$"),
-            ("texts", ["a b"], "a sequence of words, got 'a b'$"),
-            ("an empty one", [["a"], []], "at least one word, got none$"),
-            ("bytes", [b"a b"], "words that are non-empty strings, got 97$"),
+            "target_vocab": VOCAB}, f"sentences: expected words, at least one, in each, got {got}$")
+        for name, given, got in (
+            ("one text", "abc", "'a'"),
+            ("texts", ["a b"], "'a b'"),
+            ("an empty one", [["a"], []], r"\[\]"),
+            ("bytes", [b"a b"], "b'a b'"),
+            ("ids", [[4, 5]], r"\[4, 5\]"),
+            ("ids of one", [4, 5], "4"),
+            ("None", None, "None"),
         )
     ),
-    Row("translate: ids", translate, {"model": RECURRENT, "sentences": [[4, 5]], "source_vocab": VOCAB,
-        "target_vocab": VOCAB}, "tokens: expected words that are non-empty strings, got 4$"),
+    Row("translate: max_length 0", translate, {"model": RECURRENT, "sentences": [], "source_vocab": VOCAB,
+        "target_vocab": VOCAB, "max_length": 0}, "max_length: expected an integer of at least 1, got 0$"),
     Row("translate: no beam", translate, {"model": RECURRENT, "sentences": [["a"]], "source_vocab": VOCAB,
         "target_vocab": VOCAB, "beam_size": False}, "beam_size: expected an integer of at least 1, got False$"),
     Row("teacher_forced_attention: no attention", teacher_forced_attention,
