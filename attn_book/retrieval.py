@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain.batches import LabelledBatches, Text
 from attn_core.contract import kind
-from attn_core.data.vocab import PretrainingVocab
 from attn_core.decode.hypothesis import evaluating
-from attn_core.pretrain.batches import LabelledBatches, Text
-from attn_core.pretrain.models import SegmentEncoder
+from attn_core.transformer import SegmentEncoder
 
 
 def mean_vectors(states: Tensor, tokens: Tensor) -> Tensor:

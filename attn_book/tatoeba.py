@@ -14,9 +14,9 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from random import Random
 
+from attn_book.data.pairs import Corpus, Pair
+from attn_book.data.tokens import INVISIBLE, tokenize
 from attn_core.contract import check_integer, shown
-from attn_core.data.pairs import Corpus, Pair
-from attn_core.data.tokens import INVISIBLE, tokenize
 
 ADDRESS = "https://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip"
 SHA1 = "94646ad1522d915e7b0f9296181140edcf86a4f5"

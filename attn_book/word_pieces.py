@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from attn_core.data.vocab import PretrainingVocab
+from attn_book.data.vocab import PretrainingVocab
 
 
 class WordPieces(PretrainingVocab):

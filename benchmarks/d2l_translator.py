@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 
 Arrays = tuple[Tensor, Tensor, Tensor, Tensor]
 """A batch as d2l has it: source (B, S), source lengths (B,), target (B, T), target lengths (B,); no <bos>."""

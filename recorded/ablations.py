@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from attn_book.corpus import corpus
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.train import fit, token_loss
+from attn_book.translation import translate
 from attn_core import attention
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import translate
 from attn_core.mechanisms.dense import Dense
-from attn_core.metrics import bleu, exact_match
-from attn_core.train import fit, token_loss
 from attn_core.transformer import Transformer, TransformerConfig
 from attn_core.transformer.layers import AddNorm
 from recorded.bahdanau import rounded

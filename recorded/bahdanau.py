@@ -13,11 +13,12 @@ import torch
 
 from attn_book.alignment import alignment_error, diagonal_guess, true_sources
 from attn_book.corpus import EXAMPLE, corpus
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import teacher_forced_attention, translate
-from attn_core.metrics import bleu, exact_match
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.teacher_forcing import teacher_forced_attention
+from attn_book.train import History, fit
+from attn_book.translation import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, Seq2Seq
-from attn_core.train import History, fit
 
 SEEDS = (0, 1, 2)
 EPOCHS = 4

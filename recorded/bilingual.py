@@ -21,19 +21,18 @@ import torch
 from torch import Tensor
 
 from attn_book.corpus import Paragraph, paragraph_corpus
-from attn_book.retrieval import retrieval_accuracy, text_vectors
-from attn_core.pretrain import (
+from attn_book.pretrain import (
     MaskedBatches,
     MaskedLanguageModel,
     PretrainingVocab,
-    SegmentEncoder,
     Text,
     masked_loss,
     masked_scores,
     whole_texts,
 )
-from attn_core.train import fit
-from attn_core.transformer import TransformerConfig
+from attn_book.retrieval import retrieval_accuracy, text_vectors
+from attn_book.train import fit
+from attn_core.transformer import SegmentEncoder, TransformerConfig
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_book.corpus import paragraph_corpus
+from attn_book.data import Vocab
 from attn_core import Dense, MultiHeadAttention, SlidingWindow, capture_attention
-from attn_core.data import Vocab
 from attn_core.mechanisms.sink import SinkAttention
 from attn_core.positions import Rotary
 from attn_core.transformer import FeedForward, LanguageModel, SwiGLU, TransformerConfig

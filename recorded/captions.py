@@ -17,10 +17,10 @@ from torch import nn
 from attn_book.alignment import alignment_error, true_sources
 from attn_book.captioner import ImageEncoder, region_maps
 from attn_book.corpus import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
+from attn_book.metrics import exact_match
+from attn_book.train import reinforce_loss, target_loss
 from attn_core.decode import greedy
-from attn_core.metrics import exact_match
-from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
-from attn_core.train import target_loss
+from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq
 from recorded.bahdanau import rounded
 from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, each, to_keep, train
 

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from attn_book.corpus import DrawingBatches, Drawings, centred, draw_scenes
-from attn_core.data import Batch, Vocab
+from attn_book.data import Batch, Vocab
+from attn_book.train import fit, target_loss, token_loss
 from attn_core.positions import Rotary
-from attn_core.train import fit, target_loss, token_loss
 from attn_core.transformer import LanguageModel, TransformerConfig
 from attn_core.vision import VisionTransformer
 from recorded.bahdanau import rounded

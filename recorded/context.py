@@ -29,9 +29,9 @@ from torch.nn import functional
 from attn_book.context import GlobalContext, HierarchicalContext
 from attn_book.context.encoder import ContextEncoder
 from attn_book.corpus import KINDS, SENSES, AmbiguousWord, ambiguous_words
+from attn_book.data import Vocab
+from attn_book.train.schedules import cosine
 from attn_core import masks
-from attn_core.data import Vocab
-from attn_core.train.schedules import cosine
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from recorded.bahdanau import rounded
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from attn_book.contrastive import ContrastivePair, pair_loss, sigmoid_pair_loss
 from attn_book.corpus import COLOURS, SHAPES, DrawingBatches, Drawings, centred, draw_scenes
-from attn_core.train import Loss
+from attn_book.train import Loss
 from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.vision import ContrastivePair, pair_loss, sigmoid_pair_loss
 from recorded.images import FEW, LAYERS, SORTS, TESTED, VOCAB, Found, each, to_keep, train, vit
 
 SEEDS = (0, 1, 2)

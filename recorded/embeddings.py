@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import translate
-from attn_core.metrics import bleu, exact_match
-from attn_core.train import fit
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core.transformer import Transformer, TransformerConfig
 from recorded.bahdanau import rounded
 

@@ -8,8 +8,8 @@ import torch
 
 from attn_book.alignment import true_sources
 from attn_book.corpus import EXAMPLE, corpus
-from attn_core.data import Pair, Vocab
-from attn_core.decode import teacher_forced_attention
+from attn_book.data import Pair, Vocab
+from attn_book.teacher_forcing import teacher_forced_attention
 from recorded.bahdanau import train
 
 SEEDS = (0,)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.train import fit
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.train import fit
 from recorded import bahdanau
 
 SEEDS = (0, 1, 2)

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.seq2seq import reinforce_loss
-from attn_core.train import fit
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.train import fit, reinforce_loss
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE, rounded
 from recorded.luong import build, scores
 

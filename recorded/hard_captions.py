@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
 from attn_book.corpus import DrawingBatches, draw_scenes
-from attn_core.seq2seq import Seq2Seq, reinforce_loss
+from attn_book.train import reinforce_loss
+from attn_core.seq2seq import Seq2Seq
 from recorded.bahdanau import rounded
 from recorded.captions import captioner, described, words_right
 from recorded.images import FEW, SORTS, TESTED, VOCAB, to_keep, train

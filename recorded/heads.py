@@ -12,12 +12,13 @@ import torch
 
 from attn_book.alignment import alignment_error
 from attn_book.corpus import EXAMPLE, corpus
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.teacher_forcing import teacher_forced_heads
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core import MultiHeadAttention
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import teacher_forced_heads, translate
-from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import Encoder, MultiHeadDecoder, Seq2Seq
-from attn_core.train import fit
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE, rounded
 
 SEEDS = (0, 1, 2)

@@ -37,9 +37,9 @@ from attn_book.corpus import (
     draw_marked,
     draw_scenes,
 )
+from attn_book.data import Batch, Vocab
+from attn_book.train import Loss, fit, token_loss
 from attn_core import capture_attention
-from attn_core.data import Batch, Vocab
-from attn_core.train import Loss, fit, token_loss
 from attn_core.transformer import TransformerConfig
 from attn_core.vision import VisionTransformer
 from recorded.bahdanau import rounded

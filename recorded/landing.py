@@ -6,10 +6,11 @@ from typing import Any
 import torch
 
 from attn_book.corpus import EXAMPLE, corpus
-from attn_core.data import Batches, Vocab
-from attn_core.decode import teacher_forced_attention, translate
+from attn_book.data import Batches, Vocab
+from attn_book.teacher_forcing import teacher_forced_attention
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit
 
 SEEDS = (0,)
 

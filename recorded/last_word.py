@@ -11,10 +11,10 @@ import torch
 
 from attn_book.alignment import true_sources
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import teacher_forced_attention
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.teacher_forcing import teacher_forced_attention
+from attn_book.train import fit
 from attn_core.seq2seq import Seq2Seq
-from attn_core.train import fit
 from recorded.bahdanau import BATCH_SIZE, EPOCHS, LEARNING_RATE
 from recorded.luong import build
 

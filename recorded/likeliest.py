@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attn_book.data import Vocab
 from attn_book.induction import draw_repeats, induction_scores, next_token_losses, previous_token_scores
 from attn_book.microscope import all_maps
-from attn_core.data import Vocab
 from attn_core.decode import Sampler, beam, sample
 from attn_core.decode.pick import argmax
 from attn_core.pretrained import load_gguf, smollm2_file

@@ -19,11 +19,11 @@ from torch.nn import functional
 from attn_book.alignment import alignment_error
 from attn_book.attribution import rollout
 from attn_book.corpus import corpus
+from attn_book.data import Batch, Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core import capture_attention, masks
-from attn_core.data import Batch, Batches, Pair, Vocab
-from attn_core.decode import translate
-from attn_core.metrics import bleu, exact_match
-from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig
 from recorded.bahdanau import rounded
 from recorded.pronoun import ROLES, SIZES, TRAINING, Classifier, accuracy, at, may, same_gender, split, spots

@@ -14,9 +14,11 @@ from torch import nn
 
 from attn_book.alignment import alignment_error
 from attn_book.corpus import EXAMPLE, corpus
-from attn_core.data import Batch, Batches, Pair, Vocab
-from attn_core.decode import teacher_forced_attention, translate
-from attn_core.metrics import bleu, exact_match
+from attn_book.data import Batch, Batches, Pair, Vocab
+from attn_book.metrics import bleu, exact_match
+from attn_book.teacher_forcing import teacher_forced_attention
+from attn_book.train import fit, reinforce_loss, target_loss
+from attn_book.translation import translate
 from attn_core.scores import Additive, Dot, General
 from attn_core.seq2seq import (
     BahdanauDecoder,
@@ -26,9 +28,7 @@ from attn_core.seq2seq import (
     LocalPredictive,
     LuongDecoder,
     Seq2Seq,
-    reinforce_loss,
 )
-from attn_core.train import fit, target_loss
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE, rounded
 
 SEEDS = (0, 1, 2)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_book.corpus import corpus
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 from attn_core.scores import Additive
 from attn_core.seq2seq import BahdanauDecoder, Encoder, LuongDecoder, LuongState, Seq2Seq
 from recorded import luong

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_book.corpus import corpus
+from attn_book.data import Vocab
 from attn_core import MultiHeadAttention
-from attn_core.data import Vocab
 from attn_core.positions import ALiBi, Learned, RelativePositions, Rotary, Sinusoidal
 from recorded.bahdanau import rounded
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_book.corpus import NOUNS, corpus
+from attn_book.data import Batch, Batches, Pair, Vocab
+from attn_book.metrics import bleu
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core import capture_attention, masks
-from attn_core.data import Batch, Batches, Pair, Vocab
-from attn_core.decode import translate
-from attn_core.metrics import bleu
-from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig, TransformerEncoder
 from recorded.bahdanau import rounded
 

@@ -23,18 +23,18 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from attn_book import tatoeba
-from attn_core.data import tokenize
-from attn_core.pretrain import (
+from attn_book.data import tokenize
+from attn_book.pretrain import (
     MaskedBatches,
     MaskedLanguageModel,
     PretrainingVocab,
-    SegmentEncoder,
     Text,
     masked_loss,
     masked_scores,
     whole_texts,
 )
-from attn_core.train import fit
+from attn_book.train import fit
+from attn_core.transformer import SegmentEncoder
 from recorded import transfer
 from recorded.bahdanau import rounded
 

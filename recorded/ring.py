@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
+from attn_book.train.distributed import process_group, rank, size
 from attn_core import attention
 from attn_core.ring import ring_attention, stripe, unstripe
-from attn_core.train.distributed import process_group, rank, size
 from recorded.bahdanau import rounded
 
 SEEDS = (0,)

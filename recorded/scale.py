@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
+from attn_book.data import Batches, Vocab
+from attn_book.metrics import bleu, exact_match
 from attn_book.tatoeba import tatoeba_corpus
-from attn_core.data import Batches, Vocab
-from attn_core.decode import translate
-from attn_core.metrics import bleu, exact_match
-from attn_core.train import distributed, fit, smoothed_loss
+from attn_book.train import distributed, fit, smoothed_loss
+from attn_book.translation import translate
 from attn_core.transformer import Transformer, TransformerConfig
 
 SEEDS = (0,)

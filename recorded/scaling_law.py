@@ -20,10 +20,10 @@ from attn_book.corpus import paragraph_corpus
 from attn_book.corpus.grammar import stream
 from attn_book.corpus.lexicon import Noun
 from attn_book.corpus.paragraphs import STORIES, Paragraph, _tell
-from attn_core.data import Vocab
+from attn_book.data import Vocab
+from attn_book.pretrain import StreamBatches, next_token_loss
+from attn_book.train import fit
 from attn_core.positions import Rotary
-from attn_core.pretrain import StreamBatches, next_token_loss
-from attn_core.train import fit
 from attn_core.transformer import LanguageModel, TransformerConfig
 from recorded.bahdanau import rounded
 

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.train import fit
+from attn_book.train.schedules import cosine
 from attn_core.scores import Dot, General, ScaledDot
 from attn_core.seq2seq import Encoder, LuongDecoder, Seq2Seq
-from attn_core.train import fit
-from attn_core.train.schedules import cosine
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE, rounded
 from recorded.luong import scores
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from attn_book.corpus import sentence_order_texts, two_part_texts
-from attn_core.pretrain import MaskedBatches, NextSentenceModel, Text, masked_and_next_loss, masked_scores
-from attn_core.train import fit
+from attn_book.pretrain import MaskedBatches, NextSentenceModel, Text, masked_and_next_loss, masked_scores
+from attn_book.train import fit
 from recorded import transfer
 from recorded.bahdanau import rounded
 

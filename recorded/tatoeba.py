@@ -13,12 +13,12 @@ import torch
 
 from attn_book import tatoeba
 from attn_book.companion import load_d2l
+from attn_book.data import Batches, Corpus, Vocab, tokenize
+from attn_book.metrics import bleu, exact_match
 from attn_book.tatoeba import tatoeba_corpus
-from attn_core.data import Batches, Corpus, Vocab, tokenize
-from attn_core.decode import translate
-from attn_core.metrics import bleu, exact_match
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit
 from benchmarks import d2l_translator
 from recorded.bahdanau import rounded
 

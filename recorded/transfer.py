@@ -31,15 +31,13 @@ from attn_book.corpus import (
     plausible_sentences,
     two_part_texts,
 )
-from attn_book.retrieval import mean_vectors
-from attn_core.pretrain import (
+from attn_book.pretrain import (
     ClassHead,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
     NextSentenceModel,
     PretrainingVocab,
-    SegmentEncoder,
     Text,
     class_logits,
     class_loss,
@@ -48,8 +46,9 @@ from attn_core.pretrain import (
     masked_scores,
     tuned_from,
 )
-from attn_core.train import fit
-from attn_core.transformer import TransformerConfig
+from attn_book.retrieval import mean_vectors
+from attn_book.train import fit
+from attn_core.transformer import SegmentEncoder, TransformerConfig
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from attn_book.corpus import EXAMPLE, corpus
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_book.widgets import Translator
 from attn_book.widgets.exported import dequantised
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig
 from recorded.bahdanau import rounded, scores
 

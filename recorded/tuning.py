@@ -19,25 +19,25 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from attn_book.corpus import two_part_texts
-from attn_book.retrieval import retrieval_accuracy, text_vectors
-from attn_book.tatoeba import lines
-from attn_book.word_pieces import WordPieces
-from attn_core.data.tokens import tokenize
-from attn_core.pretrain import (
+from attn_book.data.tokens import tokenize
+from attn_book.pretrain import (
     Classifier,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
     PretrainingVocab,
-    SegmentEncoder,
     Text,
     class_logits,
     class_loss,
     masked_scores,
     tuned_from,
 )
+from attn_book.retrieval import retrieval_accuracy, text_vectors
+from attn_book.tatoeba import lines
+from attn_book.train import fit
+from attn_book.word_pieces import WordPieces
 from attn_core.pretrained import load_safetensors, minilm_files
-from attn_core.train import fit
+from attn_core.transformer import SegmentEncoder
 from recorded import transfer
 from recorded.bahdanau import rounded
 

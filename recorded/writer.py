@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from attn_book.corpus import paragraph_corpus
-from attn_core.data import Vocab
-from attn_core.pretrain import StreamBatches, next_token_loss
-from attn_core.train import fit
+from attn_book.data import Vocab
+from attn_book.pretrain import StreamBatches, next_token_loss
+from attn_book.train import fit
 from recorded.scaling_law import BATCH_SIZE, LENGTH, TEST, build, mean_loss
 
 SEEDS = (0,)

@@ -6,10 +6,10 @@ import torch
 from attn_book.alignment import alignment_error
 from attn_book.captioner import ImageEncoder, region_maps
 from attn_book.corpus import DrawingBatches, draw_scenes
-from attn_core.data import Batch, Vocab
+from attn_book.data import Batch, Vocab
+from attn_book.train import fit, reinforce_loss, target_loss
 from attn_core.decode import beam, greedy
-from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq, reinforce_loss
-from attn_core.train import fit, target_loss
+from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq
 
 SIZES = {"embed_dim": 3, "hidden_dim": 4, "memory_dim": 6}
 

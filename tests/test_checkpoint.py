@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from attn_core.checkpoint import Checkpoint, load, load_matching, save
+from attn_book.train.checkpoint import Checkpoint, load, load_matching, save
 
 shared = torch.arange(6.0)
 SMALL = Checkpoint(
@@ -157,7 +157,7 @@ def test_a_link_under_the_temporary_name_is_not_followed(tmp_path):
 def test_a_text_that_holds_no_settings_is_refused(tmp_path, monkeypatch, text):
     path = tmp_path / "run.safetensors"
     with monkeypatch.context() as patched:
-        patched.setattr("attn_core.checkpoint.json.dumps", lambda *_, **__: text)
+        patched.setattr("attn_book.train.checkpoint.json.dumps", lambda *_, **__: text)
         save(path, TINY)
     with pytest.raises(ValueError, match="checkpoint: expected settings and progress, got "):
         load(path)

@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core.data import Pair, Vocab
-from attn_core.decode import beam, greedy, teacher_forced_attention, teacher_forced_heads, translate
+from attn_book.data import Pair, Vocab
+from attn_book.teacher_forcing import teacher_forced_attention, teacher_forced_heads
+from attn_book.translation import translate
+from attn_core.decode import beam, greedy
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS

@@ -1,6 +1,6 @@
 import pytest
 
-from attn_core.metrics import bleu, exact_match
+from attn_book.metrics import bleu, exact_match
 
 
 def test_bleu_of_itself_and_of_a_worked_case():

@@ -99,7 +99,7 @@ def test_importing_it_loads_no_pictures_no_widgets_and_no_scorer():
 def test_importing_them_changes_no_global_state():
     code = (
         "import torch; before = torch.random.get_rng_state(), torch.get_num_threads(), torch.get_default_dtype()\n"
-        "import attn_core, attn_core.train, attn_book.plots, attn_book.widgets, attn_book.check\n"
+        "import attn_core, attn_book.train, attn_book.plots, attn_book.widgets, attn_book.check\n"
         "after = torch.random.get_rng_state(), torch.get_num_threads(), torch.get_default_dtype()\n"
         "assert torch.equal(before[0], after[0]) and before[1:] == after[1:]"
     )

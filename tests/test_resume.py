@@ -20,10 +20,10 @@ import torch
 from torch import nn
 
 from attn_book.corpus import corpus
-from attn_core.checkpoint import load
-from attn_core.data import Batches, Vocab
+from attn_book.data import Batches, Vocab
+from attn_book.train import fit, target_loss
+from attn_book.train.checkpoint import load
 from attn_core.seq2seq import Encoder, FixedContextDecoder, Seq2Seq
-from attn_core.train import fit, target_loss
 
 pairs = [p for p in corpus(train=400, valid=0, test=0, structures=0, pronouns=0).train if len(p.target) <= 7][:90]
 source, target = Vocab(p.source for p in pairs), Vocab(p.target for p in pairs)
@@ -150,7 +150,7 @@ def test_going_on_leaves_the_callers_randomness(tmp_path):
 
 def test_seconds_add_up_over_the_pieces(tmp_path, monkeypatch):
     ticks = count()
-    monkeypatch.setattr("attn_core.train.loop.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    monkeypatch.setattr("attn_book.train.loop.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     path = tmp_path / "run.safetensors"
     stopped_run(model(), path, 11)
     history = run(model(), path)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import distributed
 
+from attn_book.train.distributed import process_group
 from attn_core import attention
 from attn_core.ring import ring_attention, stripe, unstripe
-from attn_core.train.distributed import process_group
 
 pytestmark = pytest.mark.skipif(not distributed.is_available(), reason="needs torch.distributed")
 LENGTHS = 4, 20, 516  # four processes: one token each, several, and more than a tile of keys

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 from attn_core.decode import Sampler, argmax, generate, greedy, sample, top_k, top_p
 from attn_core.positions import ALiBi, Learned, Rotary
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
@@ -301,7 +301,10 @@ def test_the_models_mode_is_left_and_dropout_is_off(training):
         (lambda: generate(language_model(), [[4]], max_new_tokens=0), "max_new_tokens: expected an integer"),
         (lambda: generate(language_model(), [], max_new_tokens=2), "prompts: expected at least one"),
         (lambda: generate(language_model(), [[4], []], max_new_tokens=2), r"prompts: .* got \[\[4\], \[\]\]"),
-        (lambda: generate(language_model(), [[4], [3.7]], max_new_tokens=2), "prompts: expected token ids from 0 to 8, got 3.7"),
+        (
+            lambda: generate(language_model(), [[4], [3.7]], max_new_tokens=2),
+            "prompts: expected token ids from 0 to 8, got 3.7",
+        ),
         (lambda: generate(language_model(), [[9]], max_new_tokens=2), "prompts: expected token ids from 0 to 8, got 9"),
     ],
 )

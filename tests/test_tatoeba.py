@@ -17,8 +17,8 @@ import pooch
 import pytest
 
 from attn_book import tatoeba
+from attn_book.data import Corpus, Pair, tokenize
 from attn_book.tatoeba import tatoeba_corpus
-from attn_core.data import Corpus, Pair, tokenize
 
 REAL = os.environ.get("ATTN_CORE_DATA")
 PARTS = ("train", "valid", "test")
@@ -262,7 +262,7 @@ def test_a_failed_download_leaves_the_cache_as_it_was(tmp_path, cached, path, er
 
 
 def test_importing_the_data_loads_no_downloader():
-    code = "import sys, attn_core.data; assert 'pooch' not in sys.modules"
+    code = "import sys, attn_book.data; assert 'pooch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

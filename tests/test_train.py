@@ -9,12 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.metrics import exact_match
-from attn_core.pretrain import masked_and_next_loss, next_token_loss
+from attn_book.contrastive import pair_loss
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.metrics import exact_match
+from attn_book.pretrain import masked_and_next_loss, next_token_loss
+from attn_book.train import cosine, fit, smoothed_loss, target_loss, token_loss
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import cosine, fit, smoothed_loss, target_loss, token_loss
-from attn_core.vision import pair_loss
 
 LETTERS = "abcdefgh"
 
@@ -102,7 +102,7 @@ def test_past_its_end_a_cosine_stays_at_zero():
 
 
 def test_it_learns_to_reverse():
-    from attn_core.decode import translate
+    from attn_book.translation import translate
 
     net = model()
     history = quiet(net, epochs=25, learning_rate=1e-2)
@@ -222,7 +222,7 @@ def test_a_loss_that_needs_the_whole_batch_is_refused_where_it_would_be_split(mo
     ):
         with pytest.raises(ValueError, match=message.format(name)):
             quiet(net, loss=loss, accumulate=2)
-        monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+        monkeypatch.setattr("attn_book.train.distributed.size", lambda: 2)
         with pytest.raises(ValueError, match=message.format(name)):
             quiet(net, loss=loss)
         monkeypatch.undo()
@@ -233,7 +233,7 @@ def test_batch_normalisation_is_refused_in_several_processes(monkeypatch, layer)
     net = model()
     net.encoder.extra = nn.Sequential(layer)
     quiet(net, device="cpu")
-    monkeypatch.setattr("attn_core.train.distributed.size", lambda: 2)
+    monkeypatch.setattr("attn_book.train.distributed.size", lambda: 2)
     message = rf"model: expected no batch normalisation in 2 processes, got {type(layer).__name__} encoder.extra.0$"
     with pytest.raises(ValueError, match=message):
         quiet(net, device="cpu")

@@ -18,13 +18,17 @@ HEAD = """# The package
 What the chapters import from `attn_core` can be imported into any project. Each name below comes with the first
 sentence of its documentation; `help(name)` shows the rest: shapes, errors, and the paper that it comes from. The
 headings are modules of `attn_core`, so `from attn_core.masks import causal` imports a function listed under `masks`.
-The contract that all mechanisms share is shown by `help(attn_core)`.
+The contract that all mechanisms share is shown by `help(attn_core)`. At the end stand the modules of `attn_book` that
+feed, train and judge the models.
 """
 LEFT_OUT = (
     *("attn_core.contract", "attn_core.derivatives", "attn_core.device"),
     *("attn_core.mechanisms.flash_triton", "attn_core.mechanisms.block_selection_triton"),
 )
 """Modules for those who change the package rather than use it, or whose names stand at the top already."""
+
+BOOK = ("data", "train", "train.checkpoint", "pretrain", "contrastive", "translation", "teacher_forcing", "metrics")
+"""What `attn_book` has for a project that trains one of our models."""
 
 
 def modules() -> Iterator[ModuleType]:
@@ -38,6 +42,7 @@ def modules() -> Iterator[ModuleType]:
             yield from (importlib.import_module(name) for name in inner if not name.startswith(LEFT_OUT))
         elif path not in LEFT_OUT:
             yield module
+    yield from (importlib.import_module(f"attn_book.{name}") for name in BOOK)
 
 
 def names(module: ModuleType) -> list[str]:

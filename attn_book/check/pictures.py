@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
-from attn_core.vision import contrastive_loss as right_loss
+from attn_book.contrastive import contrastive_loss as right_loss
 
 _PAGE = "chapters/20_pictures"
 _SPACE = (_PAGE, "Contrastive training: CLIP and SigLIP")

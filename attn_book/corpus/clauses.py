@@ -39,7 +39,7 @@ from attn_book.corpus.trees import (
     Several,
     agreement,
 )
-from attn_core.data.pairs import Pair
+from attn_book.data.pairs import Pair
 
 
 class En:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from attn_book.data.batches import Batch, EpochBatches, pad
+from attn_book.data.vocab import Vocab
 from attn_core.contract import check_integer, is_number, kind
-from attn_core.data.batches import Batch, EpochBatches, pad
-from attn_core.data.vocab import Vocab
 
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "ring", "star", "bar")
 

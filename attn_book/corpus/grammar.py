@@ -15,8 +15,8 @@ from attn_book.corpus.clauses import write
 from attn_book.corpus.lexicon import ADJECTIVES, BE, NOUNS, VERBS, Noun, adjectives_of, nouns_of
 from attn_book.corpus.sampler import HELD_STRUCTURES, Sampler
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Pronoun, Sentence, labels
+from attn_book.data.pairs import Corpus, Pair
 from attn_core.contract import check_integer
-from attn_core.data.pairs import Corpus, Pair
 
 EXAMPLE = write(
     Sentence(

@@ -27,8 +27,8 @@ from attn_book.corpus.lexicon import (
     nouns_of,
 )
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence, Several
+from attn_book.data.pairs import Pair
 from attn_core.contract import check_integer
-from attn_core.data.pairs import Pair
 
 PASSING = (*STATES, "new", "good", "long")
 """Adjectives that cannot describe somebody through a whole story."""

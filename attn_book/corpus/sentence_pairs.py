@@ -12,9 +12,9 @@ from attn_book.corpus.grammar import check_even, stream
 from attn_book.corpus.lexicon import ADJECTIVES, BE, LARGE_PLACES, POSSESS, TIMES, VERBS, Noun, adjectives_of, nouns_of
 from attn_book.corpus.paragraphs import PASSING, Paragraph
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Sentence
+from attn_book.data.pairs import Pair
+from attn_book.pretrain import Text
 from attn_core.contract import check_integer, kind, shown
-from attn_core.data.pairs import Pair
-from attn_core.pretrain import Text
 
 
 @dataclass(frozen=True)

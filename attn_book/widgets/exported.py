@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from attn_book.data import Vocab
 from attn_core.contract import kind
-from attn_core.data import Vocab
 from attn_core.mechanisms.dense import Dense
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Learned, Sinusoidal

@@ -11,13 +11,13 @@ import traitlets
 from torch import nn
 
 from attn_book import plots
+from attn_book.data import Vocab
+from attn_book.data.tokens import tokenize
+from attn_book.translation import translate
 from attn_book.widgets.base import Joined, RefusedError, StaticWidget, png_of, read_json
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core.capture import capture_attention
 from attn_core.contract import shown
-from attn_core.data import Vocab
-from attn_core.data.tokens import tokenize
-from attn_core.decode import translate
 from attn_core.decode.hypothesis import evaluating
 
 SENTENCE = "the black cat does not drink the hot soup ."

@@ -58,7 +58,7 @@ const SAMPLES = [
   "the owl drank the soup because it was hot .",
 ];
 
-// As attn_core.data.tokens; what is a letter is said in full, because \w and \b of JavaScript are ASCII's.
+// As attn_book.data.tokens; what is a letter is said in full, because \w and \b of JavaScript are ASCII's.
 const LETTER = "[\\p{L}\\p{N}_]";
 const TOKEN = new RegExp(
   `n't(?!${LETTER})|'(?:s|m|d|re|ve|ll)(?!${LETTER})|\\p{Nd}+(?:[.,:]\\p{Nd}+)+` +

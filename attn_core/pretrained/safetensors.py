@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.positions import Interpolation, Learned, YaRN
-from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained.settings import Settings, reading
 from attn_core.pretrained.tables import Pretrained, Table, fill, make, make_llama
-from attn_core.transformer import FeedForward, LanguageModel
+from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder
 
 _BERT = Table(
     {

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
-from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained.settings import reading
-from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
+from attn_core.transformer import LanguageModel, SegmentEncoder, SwiGLU, TransformerConfig
 
 Model = TypeVar("Model", LanguageModel, SegmentEncoder)
 

@@ -9,7 +9,7 @@ from attn_core.seq2seq.bahdanau import BahdanauDecoder, BahdanauState
 from attn_core.seq2seq.decoder import DeepOutput, State
 from attn_core.seq2seq.encoder import Encoder, Memory
 from attn_core.seq2seq.fixed import FixedContextDecoder, FixedContextState
-from attn_core.seq2seq.hard import HardDecoder, reinforce_loss
+from attn_core.seq2seq.hard import HardDecoder
 from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder, LuongState
 from attn_core.seq2seq.model import Seq2Seq
 from attn_core.seq2seq.multi_head import MultiHeadDecoder, MultiHeadState
@@ -31,5 +31,4 @@ __all__ = [
     "MultiHeadState",
     "Seq2Seq",
     "State",
-    "reinforce_loss",
 ]

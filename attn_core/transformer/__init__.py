@@ -10,6 +10,7 @@ from attn_core.transformer.models import (
     TransformerEncoder,
     TransformerState,
 )
+from attn_core.transformer.segments import SegmentEncoder
 from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FeedForward",
     "LanguageModel",
     "LanguageModelState",
+    "SegmentEncoder",
     "SwiGLU",
     "TokenEmbedding",
     "Transformer",

@@ -21,9 +21,9 @@ from torch.nn import functional
 
 from attn_book.companion import load_d2l
 from attn_book.corpus import corpus
-from attn_core.data import Batch, Batches, Pair, Vocab
+from attn_book.data import Batch, Batches, Pair, Vocab
+from attn_book.train import Precision, target_loss, train_step
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import Precision, target_loss, train_step
 from benchmarks import d2l_translator
 from benchmarks.d2l_translator import Arrays
 from benchmarks.measure import Trial

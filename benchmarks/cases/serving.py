@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 from attn_core.decode import generate
 from attn_core.pretrained import smollm2_file
 from attn_core.serving import Engine, Request

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from attn_book.companion import load_d2l
-from attn_core.data import Batch, Batches
-from attn_core.train import Precision, target_loss, train_step
+from attn_book.data import Batch, Batches
+from attn_book.train import Precision, target_loss, train_step
 from attn_core.transformer import Transformer, TransformerConfig
 from benchmarks import d2l_transformer, d2l_translator
 from benchmarks.cases import bahdanau_training as training

@@ -2,7 +2,7 @@
 
 import torch
 
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 from attn_core.transformer import Transformer, TransformerConfig
 from benchmarks import d2l_transformer, d2l_translator
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from attn_book.corpus import corpus
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 from benchmarks import d2l_translator
 
 CPU = torch.device("cpu")

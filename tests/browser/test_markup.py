@@ -12,9 +12,9 @@ import torch
 from bs4 import BeautifulSoup
 
 from attn_book import widgets
+from attn_book.data import Vocab
 from attn_book.widgets.base import StaticWidget
 from attn_book.widgets.translator import SENTENCE
-from attn_core.data import Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from tests.book.built_site import ROOT
 from tests.book.test_pages import scripted

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.train import fit
+from attn_book.translation import translate
 from attn_book.widgets.exported import dequantised
 from attn_book.widgets.translator import Translator, read_words
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit
 from attn_core.transformer import Transformer, TransformerConfig
 
 pytestmark = pytest.mark.browser

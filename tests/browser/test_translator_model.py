@@ -11,11 +11,12 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from attn_book.corpus import corpus
+from attn_book.data import Batches, Vocab
+from attn_book.translation import translate
 from attn_book.widgets.base import Joined
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core import capture_attention
-from attn_core.data import Batches, Vocab
-from attn_core.decode import beam, greedy, translate
+from attn_core.decode import beam, greedy
 from attn_core.positions import Learned
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import Transformer, TransformerConfig

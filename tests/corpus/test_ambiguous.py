@@ -11,7 +11,7 @@ import torch
 from attn_book.corpus import KINDS, NOUNS, SENSES, ambiguous, ambiguous_words
 from attn_book.corpus.ambiguous import SURROUNDINGS
 from attn_book.corpus.morphology import elides
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 
 HASH = """
 import zlib

@@ -15,7 +15,7 @@ from attn_book.corpus import (
     draw_scenes,
 )
 from attn_book.corpus.drawings import tiles
-from attn_core.data import Vocab
+from attn_book.data import Vocab
 
 CLEAN = {"noise": 0.0}
 

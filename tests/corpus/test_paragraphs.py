@@ -10,7 +10,7 @@ import pytest
 from attn_book.corpus import NOUNS, VERBS, Paragraph, paragraph_corpus, paragraphs
 from attn_book.corpus.morphology import elides
 from attn_book.corpus.paragraphs import STORIES
-from attn_core.data import Pair
+from attn_book.data import Pair
 
 HASH = """
 import zlib

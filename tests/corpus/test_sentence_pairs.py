@@ -12,7 +12,7 @@ import torch
 from attn_book.corpus import NOUNS, VERBS, Paragraph, entailments, next_sentences, paragraph_corpus, sentence_pairs
 from attn_book.corpus.lexicon import ADJECTIVES
 from attn_book.corpus.sentence_pairs import FAMILIES, is_held
-from attn_core.data import Pair, Vocab
+from attn_book.data import Pair, Vocab
 
 HASH = """
 import zlib

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Pair, Vocab
+from attn_book.data import Batches, Pair, Vocab
 
 PAIRS = [
     Pair(("a", "cat"), ("un", "chat")),

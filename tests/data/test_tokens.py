@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from attn_book.corpus import corpus
-from attn_core.data import tokenize
+from attn_book.data import tokenize
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ import torch
 import attn_core
 from attn_book import tatoeba
 from attn_book.alignment import alignment_error
+from attn_book.data import Pair, Vocab, tokenize
 from attn_book.maps import read_maps
+from attn_book.metrics import bleu, exact_match
 from attn_book.plots import heatmap
+from attn_book.train import cosine
+from attn_book.train.checkpoint import Checkpoint, load, save
 from attn_book.widgets import AttentionHeatmap, Quiz
 from attn_core import KVCache, MultiHeadAttention, attention, attention_with_weights, masks
 from attn_core.cache import BlockPool, OutOfBlocks, as_tensors, paged_attention
-from attn_core.checkpoint import Checkpoint, load, save
-from attn_core.data import Pair, Vocab, tokenize
 from attn_core.decode import Sampler, generate, top_k, top_p
-from attn_core.metrics import bleu, exact_match
 from attn_core.positions import ALiBi, Sinusoidal, sinusoidal
-from attn_core.train import cosine
 from tests.hostile import models, tensors, texts
 from tests.hostile.row import Odd
 from tests.hostile.tensors import filled, inputs, numbers, read, started, whole

@@ -15,22 +15,17 @@ from attn_book.context import (
     sentence_members,
 )
 from attn_book.context.encoder import ContextLayer
+from attn_book.contrastive import ContrastivePair, contrastive_loss, sigmoid_loss, zero_shot
 from attn_book.corpus import draw_scenes, next_sentences, two_part_texts
+from attn_book.data import Batches, Pair, Vocab
+from attn_book.data.vocab import PretrainingVocab
 from attn_book.induction import draw_repeats, head_off, induction_scores, next_token_losses, previous_token_scores
-from attn_book.retrieval import mean_vectors, retrieval_accuracy
-from attn_core import Dense, MultiHeadAttention, SlidingWindow, masks
-from attn_core.data import Batches, Pair, Vocab
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.decode import Sampler, beam, generate, greedy, sample, translate
-from attn_core.decode.teacher_forcing import teacher_forced_attention
-from attn_core.positions import Rotary
-from attn_core.pretrain import (
+from attn_book.pretrain import (
     ClassHead,
     Classifier,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
-    SegmentEncoder,
     StreamBatches,
     Text,
     class_logits,
@@ -39,6 +34,13 @@ from attn_core.pretrain import (
     pack,
     whole_texts,
 )
+from attn_book.retrieval import mean_vectors, retrieval_accuracy
+from attn_book.teacher_forcing import teacher_forced_attention
+from attn_book.train import cosine, fit, reinforce_loss, smoothed_loss
+from attn_book.translation import translate
+from attn_core import Dense, MultiHeadAttention, SlidingWindow, masks
+from attn_core.decode import Sampler, beam, generate, greedy, sample
+from attn_core.positions import Rotary
 from attn_core.seq2seq import (
     BahdanauDecoder,
     DeepOutput,
@@ -50,28 +52,20 @@ from attn_core.seq2seq import (
     LuongDecoder,
     MultiHeadDecoder,
     Seq2Seq,
-    reinforce_loss,
 )
-from attn_core.train import cosine, fit, smoothed_loss
 from attn_core.transformer import (
     AddNorm,
     DecoderLayer,
     FeedForward,
     LanguageModel,
+    SegmentEncoder,
     SwiGLU,
     TokenEmbedding,
     Transformer,
     TransformerConfig,
     TransformerEncoder,
 )
-from attn_core.vision import (
-    ContrastivePair,
-    PatchEmbedding,
-    VisionTransformer,
-    contrastive_loss,
-    sigmoid_loss,
-    zero_shot,
-)
+from attn_core.vision import PatchEmbedding, VisionTransformer
 from tests.hostile.row import Row
 from tests.hostile.tensors import INF, NAN, ids, numbers, whole
 
@@ -120,7 +114,7 @@ MODELS = [
     Row("config: vocabulary as float", TransformerConfig, settings(vocab_size=7.0),
         "vocab_size: expected an integer of at least 1, got 7.0$"),
     Row("config: a vocabulary itself", TransformerConfig, settings(vocab_size=VOCAB),
-        "vocab_size: expected an integer of at least 1, got <attn_core.data.vocab.Vocab "),
+        "vocab_size: expected an integer of at least 1, got <attn_book.data.vocab.Vocab "),
     Row("config: dropout as text", TransformerConfig, settings(dropout="0.1"),
         r"dropout: expected a probability in \[0, 1\), got '0.1'$"),
     Row("config: dropout NaN", TransformerConfig, settings(dropout=NAN),

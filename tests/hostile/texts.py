@@ -14,8 +14,12 @@ import numpy as np
 import torch
 
 from attn_book.alignment import alignment_error, diagonal_guess
+from attn_book.data import Batches, Pair, Vocab, tokenize
+from attn_book.metrics import bleu, exact_match
 from attn_book.plots import heatmap, positional_matrix, positional_pair
 from attn_book.tatoeba import VARIABLE, tatoeba_corpus
+from attn_book.train import checkpoint, fit
+from attn_book.train.checkpoint import Checkpoint, load, load_matching, save
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
@@ -31,12 +35,7 @@ from attn_book.widgets import (
 )
 from attn_book.widgets.base import RefusedError
 from attn_book.widgets.exported import export_translator
-from attn_core import checkpoint
-from attn_core.checkpoint import Checkpoint, load, load_matching, save
-from attn_core.data import Batches, Pair, Vocab, tokenize
-from attn_core.metrics import bleu, exact_match
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import fit
 from tests.hostile.models import BATCHES, MODEL, PAIRS, RECURRENT, SIZES, VOCAB, WRITER
 from tests.hostile.row import Row
 from tests.hostile.tensors import NAN, numbers

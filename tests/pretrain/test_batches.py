@@ -10,16 +10,9 @@ from attn_book.corpus import (
     sentence_order_texts,
     two_part_texts,
 )
-from attn_core.data import Vocab
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.pretrain import (
-    LabelledBatches,
-    MaskedBatches,
-    StreamBatches,
-    Text,
-    pack,
-    whole_texts,
-)
+from attn_book.data import Vocab
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain import LabelledBatches, MaskedBatches, StreamBatches, Text, pack, whole_texts
 
 PARAGRAPHS = paragraph_corpus(train=30, valid=0, test=0).train
 VOCAB = PretrainingVocab(p.source for p in PARAGRAPHS)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from attn_core.data import Vocab
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.pretrain import mask_tokens
+from attn_book.data import Vocab
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain import mask_tokens
 
 CLS, SEP, MASK, PAD = PretrainingVocab.CLS, PretrainingVocab.SEP, PretrainingVocab.MASK, Vocab.PAD
 FIRST = len(PretrainingVocab.SPECIALS)

@@ -7,18 +7,15 @@ import torch
 from torch.nn import functional
 
 from attn_book.corpus import next_sentence_texts, paragraph_corpus, two_part_texts
-from attn_book.retrieval import mean_vectors, retrieval_accuracy, text_vectors
-from attn_core.data import Vocab
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.positions import Rotary
-from attn_core.pretrain import (
+from attn_book.data import Vocab
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain import (
     ClassHead,
     Classifier,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
     NextSentenceModel,
-    SegmentEncoder,
     StreamBatches,
     Text,
     class_logits,
@@ -30,8 +27,10 @@ from attn_core.pretrain import (
     next_token_loss,
     tuned_from,
 )
-from attn_core.train import fit
-from attn_core.transformer import LanguageModel, TransformerConfig, TransformerEncoder
+from attn_book.retrieval import mean_vectors, retrieval_accuracy, text_vectors
+from attn_book.train import fit
+from attn_core.positions import Rotary
+from attn_core.transformer import LanguageModel, SegmentEncoder, TransformerConfig, TransformerEncoder
 
 PARAGRAPHS = paragraph_corpus(train=40, valid=0, test=0).train
 VOCAB = PretrainingVocab(p.source for p in PARAGRAPHS)

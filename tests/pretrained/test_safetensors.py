@@ -12,13 +12,12 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+from attn_book.pretrain import LabelledBatches, MaskedBatches, Text, pack, whole_texts
 from attn_book.word_pieces import WordPieces
 from attn_core import capture_attention
 from attn_core.positions import Interpolation, Learned, Rotary, YaRN
-from attn_core.pretrain import LabelledBatches, MaskedBatches, Text, pack, whole_texts
-from attn_core.pretrain.models import SegmentEncoder
 from attn_core.pretrained import files, load_safetensors, minilm_files
-from attn_core.transformer import FeedForward, LanguageModel, SwiGLU
+from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder, SwiGLU
 
 tokenizers = pytest.importorskip(
     "tokenizers", reason="tokenizers is not installed: pip install --no-deps -r requirements-models.txt"

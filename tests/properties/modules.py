@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attn_core
-from attn_book import context, induction
+from attn_book import context, induction, pretrain
 from attn_book.captioner import ImageEncoder
 from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import (
@@ -21,7 +21,6 @@ from attn_core import (
     MultiHeadAttention,
     SlidingWindow,
     masks,
-    pretrain,
     scores,
     seq2seq,
     transformer,

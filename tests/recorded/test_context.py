@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from attn_book.corpus import KINDS, ambiguous_words
+from attn_book.data import Vocab
 from attn_core import capture_attention
-from attn_core.data import Vocab
 from recorded import context, context_longer
 
 SMALL = {"TRAIN": 36, "TEST": 18, "STEPS": 2, "POINTS": 2, "BATCH_SIZE": 12, "LEARNING_RATE": 1e-2}

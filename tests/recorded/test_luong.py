@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attn_book.corpus import corpus
-from attn_core.data import Batches, Vocab
+from attn_book.data import Batches, Vocab
 from recorded import luong, output_layers, score_starts
 
 

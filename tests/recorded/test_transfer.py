@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attn_core.pretrain import MaskedLanguageModel, Text, pack
+from attn_book.pretrain import MaskedLanguageModel, Text, pack
 from recorded import transfer
 
 TINY = transfer.Plan(60, 150, 40, 1, 1, {10: 1, 30: 1})

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from attn_book.corpus import EXAMPLE, corpus
+from attn_book.data import Vocab
+from attn_book.metrics import bleu
+from attn_book.translation import translate
 from attn_book.widgets import Translator
-from attn_core.data import Vocab
-from attn_core.decode import translate
-from attn_core.metrics import bleu
 from recorded import translators
 
 RESULTS = Path(translators.__file__).parent / "results"

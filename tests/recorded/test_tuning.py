@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attn_core.pretrain import ClassHead, Text, frozen_from
+from attn_book.pretrain import ClassHead, Text, frozen_from
 from recorded import transfer, tuning
 
 PLAN = transfer.Plan(8_000, 200, 40, 1, 1, {30: 1})

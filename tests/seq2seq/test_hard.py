@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 import torch
 
+from attn_book.data import Batch
+from attn_book.train import reinforce_loss
 from attn_core import capture_attention
-from attn_core.data import Batch
-from attn_core.seq2seq import BahdanauDecoder, Encoder, HardDecoder, Seq2Seq, reinforce_loss
+from attn_core.seq2seq import BahdanauDecoder, Encoder, HardDecoder, Seq2Seq
 
 source = torch.tensor([[4, 5, 6, 2], [7, 8, 2, 0]])
 lengths = torch.tensor([4, 3])

@@ -18,23 +18,22 @@ import torch
 from torch import distributed as torch_distributed
 
 from attn_book.corpus import corpus
-from attn_book.tatoeba import tatoeba_corpus
-from attn_core.checkpoint import load
-from attn_core.data import Batches, Vocab
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.pretrain import (
+from attn_book.data import Batches, Vocab
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain import (
     Classifier,
     LabelledBatches,
     MaskedBatches,
     MaskedLanguageModel,
-    SegmentEncoder,
     Text,
     class_loss,
     masked_loss,
 )
+from attn_book.tatoeba import tatoeba_corpus
+from attn_book.train import distributed, fit, resume, target_loss
+from attn_book.train.checkpoint import load
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
-from attn_core.train import distributed, fit, resume, target_loss
-from attn_core.transformer import Transformer, TransformerConfig
+from attn_core.transformer import SegmentEncoder, Transformer, TransformerConfig
 from recorded import scale
 
 pytestmark = pytest.mark.skipif(not torch_distributed.is_available(), reason="needs torch.distributed")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.data import Vocab
 from attn_core.cache import BlockPool, BlockTables, KVCache, PagedKVCache, PerformerState
-from attn_core.data import Vocab
 from attn_core.decode import beam, generate, greedy
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense

@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 
-from attn_core.data import Batch, Vocab
-from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.vision import (
+from attn_book.contrastive import (
     ContrastivePair,
-    VisionTransformer,
     contrastive_loss,
     pair_loss,
     sigmoid_loss,
     sigmoid_pair_loss,
     zero_shot,
 )
+from attn_book.data import Batch, Vocab
+from attn_core.transformer import TransformerConfig, TransformerEncoder
+from attn_core.vision import VisionTransformer
 
 TOKENS = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0], [5, 5, 2, 0]])
 LENGTHS = torch.tensor([4, 2, 3])

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from attn_book.corpus import corpus
+from attn_book.data import Vocab
 from attn_book.widgets.exported import dequantised, export_translator
-from attn_core.data import Vocab
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.positions import ALiBi, Learned, Rotary

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
+from attn_book.data import Vocab
+from attn_book.translation import translate
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_book.widgets.translator import SENTENCE, Translator, read_words
 from attn_core.capture import capture_attention
-from attn_core.data import Vocab
-from attn_core.decode import translate
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import Transformer, TransformerConfig
 

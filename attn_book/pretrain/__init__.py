@@ -1,26 +1,18 @@
 """Pretraining on plain text: hidden words, next sentences, next tokens; then tuning, and vectors of sentences."""
 
-from attn_core.data.vocab import PretrainingVocab
-from attn_core.pretrain.batches import (
-    LabelledBatches,
-    MaskedBatches,
-    Text,
-    TextBatch,
-    pack,
-    whole_texts,
-)
-from attn_core.pretrain.losses import class_logits, class_loss, masked_and_next_loss, masked_loss, masked_scores
-from attn_core.pretrain.masking import mask_tokens
-from attn_core.pretrain.models import (
+from attn_book.data.vocab import PretrainingVocab
+from attn_book.pretrain.batches import LabelledBatches, MaskedBatches, Text, TextBatch, pack, whole_texts
+from attn_book.pretrain.losses import class_logits, class_loss, masked_and_next_loss, masked_loss, masked_scores
+from attn_book.pretrain.masking import mask_tokens
+from attn_book.pretrain.models import (
     ClassHead,
     Classifier,
     MaskedLanguageModel,
     NextSentenceModel,
-    SegmentEncoder,
     frozen_from,
     tuned_from,
 )
-from attn_core.pretrain.stream import StreamBatch, StreamBatches, next_token_loss
+from attn_book.pretrain.stream import StreamBatch, StreamBatches, next_token_loss
 
 __all__ = [
     "ClassHead",
@@ -30,7 +22,6 @@ __all__ = [
     "MaskedLanguageModel",
     "NextSentenceModel",
     "PretrainingVocab",
-    "SegmentEncoder",
     "StreamBatch",
     "StreamBatches",
     "Text",

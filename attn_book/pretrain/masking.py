@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from attn_book.data import Vocab
+from attn_book.data.vocab import PretrainingVocab
 from attn_core.contract import check_integer, check_tokens, is_number, shown
-from attn_core.data import Vocab
-from attn_core.data.vocab import PretrainingVocab
 
 HIDDEN, REPLACED = 0.8, 0.1
 """The shares of the chosen tokens that become <mask> and a random token; the rest stay."""

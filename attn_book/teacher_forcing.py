@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from attn_book.data import Batches, Pair, Vocab
 from attn_core.capture import capture_attention
-from attn_core.data import Batches, Pair, Vocab
 from attn_core.decode.hypothesis import evaluating
 
 

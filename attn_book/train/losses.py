@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.data import Batch, Vocab
 from attn_core.contract import accum_dtype, check_ids, check_integers, check_share, is_number, kind, shown
-from attn_core.data import Batch, Vocab
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor | int]]
 AnyLoss = TypeVar("AnyLoss", bound=Callable[..., Any])

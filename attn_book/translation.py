@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attn_book.data import Vocab
+from attn_book.data.batches import pad
 from attn_core.contract import check_integer, shown
-from attn_core.data import Vocab
-from attn_core.data.batches import pad
 from attn_core.decode.beam import beam
 from attn_core.decode.search import greedy
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_book.data import Vocab
+from attn_book.pretrain.batches import MaskedBatch, TextBatch
+from attn_book.pretrain.models import Classifier, MaskedLanguageModel, NextSentenceModel
+from attn_book.train.losses import needs_whole_batch, token_loss
 from attn_core.contract import accum_dtype
-from attn_core.data import Vocab
 from attn_core.decode.hypothesis import evaluating
-from attn_core.pretrain.batches import MaskedBatch, TextBatch
-from attn_core.pretrain.models import Classifier, MaskedLanguageModel, NextSentenceModel
-from attn_core.train.losses import needs_whole_batch, token_loss
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor]:

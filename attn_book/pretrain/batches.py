@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attn_book.data.batches import EpochBatches, TensorBatch, pad
+from attn_book.data.vocab import PretrainingVocab, check_vocab
+from attn_book.pretrain.masking import mask_tokens
 from attn_core.contract import check_factory, kind, shown
-from attn_core.data.batches import EpochBatches, TensorBatch, pad
-from attn_core.data.vocab import PretrainingVocab, check_vocab
-from attn_core.pretrain.masking import mask_tokens
 
 NO_LABEL = -1
 

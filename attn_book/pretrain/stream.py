@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from attn_book.data import EpochBatches, TensorBatch, Vocab
+from attn_book.data.vocab import check_vocab
+from attn_book.train import token_loss
 from attn_core.contract import check_integer
-from attn_core.data import EpochBatches, TensorBatch, Vocab
-from attn_core.data.vocab import check_vocab
-from attn_core.train import token_loss
 
 
 @dataclass(frozen=True, eq=False)

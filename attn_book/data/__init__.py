@@ -1,9 +1,9 @@
 """Text to tokens to batches: sentence pairs, vocabularies, batches."""
 
-from attn_core.data.batches import Batch, Batches, EpochBatches, TensorBatch
-from attn_core.data.pairs import Corpus, Pair
-from attn_core.data.tokens import tokenize
-from attn_core.data.vocab import Vocab
+from attn_book.data.batches import Batch, Batches, EpochBatches, TensorBatch
+from attn_book.data.pairs import Corpus, Pair
+from attn_book.data.tokens import tokenize
+from attn_book.data.vocab import Vocab
 
 __all__ = [
     "Batch",

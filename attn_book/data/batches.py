@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attn_book.data.pairs import Pair
+from attn_book.data.vocab import Vocab, check_vocab
 from attn_core.contract import check_integer, shown
-from attn_core.data.pairs import Pair
-from attn_core.data.vocab import Vocab, check_vocab
 
 POOL = 50
 """How many batches' worth of shuffled examples are sorted by length together."""

@@ -1,69 +1,13 @@
-"""An encoder that knows two parts of a text, and the heads that it is pretrained and tuned with."""
+"""The heads with which an encoder is pretrained and tuned."""
 
 import copy
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core import masks
-from attn_core.contract import INTEGERS, can_read, check_integer, check_lengths, check_tokens, kind
-from attn_core.mechanisms.dense import Dense
-from attn_core.transformer import TransformerConfig, TransformerEncoder
-from attn_core.transformer.layers import Mechanism
-
-
-class SegmentEncoder(TransformerEncoder):
-    """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
-
-    With ``norm_embedding`` the sum of the three embeddings is normalised before the first layer, as in BERT's published
-    parameters (dropout acts before this norm, BERT's after it). The other arguments, and the errors, are those of
-    ``TransformerEncoder``.
-
-    Source: Devlin et al. 2018, section 3 and figure 2.
-    """
-
-    def __init__(
-        self,
-        config: TransformerConfig,
-        *,
-        mechanism: Callable[[], Mechanism] = Dense,
-        positions: Callable[[], nn.Module] | None = None,
-        norm_embedding: bool = False,
-    ) -> None:
-        super().__init__(config, mechanism=mechanism, positions=positions)
-        self.segments = nn.Embedding(2, config.model_dim)
-        self.norm = config.norm(config.model_dim) if norm_embedding else nn.Identity()
-
-    def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` count.
-
-        Without ``segments (B, T)`` the text is one part, 0.
-        """
-        return self.states(tokens, lengths, segments)[-1]
-
-    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
-        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives.
-
-        Raises:
-            ValueError: as ``TransformerEncoder``, or if ``segments`` are not 0 and 1, one for each token.
-        """
-        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        if segments is None:
-            segments = torch.zeros_like(tokens)
-        elif not isinstance(segments, Tensor) or segments.dtype not in INTEGERS or segments.shape != tokens.shape:
-            raise ValueError(
-                f"segments: expected integers of the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}"
-            )
-        elif can_read(segments) and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
-            raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
-        mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
-        check_lengths(lengths, tokens.shape[0])
-        states = [self.norm(self.embedding(tokens) + self.segments(segments))]
-        for layer in self.stack.layers:
-            states.append(layer(states[-1], mask=mask))
-        return [*states[:-1], self.stack.norm(states[-1])]
+from attn_core.contract import INTEGERS, can_read, check_integer, kind
+from attn_core.transformer import SegmentEncoder
 
 
 class ClassHead(nn.Module):

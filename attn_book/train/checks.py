@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from attn_book.data import EpochBatches
+from attn_book.train import distributed
 from attn_core.contract import check_integer, check_number, check_share, kind
-from attn_core.data import EpochBatches
-from attn_core.train import distributed
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:

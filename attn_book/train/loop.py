@@ -13,18 +13,18 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from attn_core.checkpoint import own_randomness
+from attn_book.data import EpochBatches
+from attn_book.data.batches import AnyBatch
+from attn_book.train import distributed
+from attn_book.train.checkpoint import own_randomness
+from attn_book.train.checks import check_arguments
+from attn_book.train.losses import Loss, sum_and_count, target_loss
+from attn_book.train.precision import Precision
+from attn_book.train.resume import History, RunFile
+from attn_book.train.schedules import Schedule, cosine
 from attn_core.contract import kind
-from attn_core.data import EpochBatches
-from attn_core.data.batches import AnyBatch
 from attn_core.decode.hypothesis import evaluating
 from attn_core.device import default_device
-from attn_core.train import distributed
-from attn_core.train.checks import check_arguments
-from attn_core.train.losses import Loss, sum_and_count, target_loss
-from attn_core.train.precision import Precision
-from attn_core.train.resume import History, RunFile
-from attn_core.train.schedules import Schedule, cosine
 
 
 def fit(

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attn_core.data.batches import AnyBatch
+from attn_book.data.batches import AnyBatch
+from attn_book.train.losses import Loss
 from attn_core.device import default_device
-from attn_core.train.losses import Loss
 
 Result = TypeVar("Result")
 

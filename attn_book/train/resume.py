@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_core.checkpoint import Checkpoint, load_matching, restore, save, training_state
+from attn_book.data import EpochBatches
+from attn_book.train import distributed
+from attn_book.train.checkpoint import Checkpoint, load_matching, restore, save, training_state
 from attn_core.contract import kind
-from attn_core.data import EpochBatches
-from attn_core.train import distributed
 
 
 @dataclass
