@@ -19,7 +19,7 @@ def test_without_d2l_the_error_says_what_to_install(monkeypatch):
 
 
 def test_a_torchvision_that_is_there_is_not_replaced(tmp_path):
-    pytest.importorskip("d2l", reason="d2l is not installed: pip install --no-deps -r requirements-d2l.txt")
+    pytest.importorskip("d2l", reason="d2l is not installed: pip install --no-deps -r requirements/d2l.txt")
     package = tmp_path / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text("from torchvision import transforms\nREAL = True\n")

@@ -1,4 +1,4 @@
-"""Writes the page that lists the public names, api.md: `make api`."""
+"""Writes the page that lists the public names, reference/api.md: `make api`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "api.md"
+PAGE = ROOT / "reference" / "api.md"
 HEAD = """# The package
 
 What the chapters import from `attn_core` can be imported into any project. Each name below comes with the first

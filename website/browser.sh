@@ -23,7 +23,7 @@ if [ "${1:-}" = firefox ]; then
     fi
 fi
 .venv/bin/python -c 'import axe_playwright_python, notebook, playwright' 2>/dev/null && exit 0
-if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements-browser.txt >.venv/browser.log 2>&1; then
+if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements/browser.txt >.venv/browser.log 2>&1; then
     echo "make: could not install Playwright and Notebook 7: check the network and run it again (details: .venv/browser.log)." >&2
     exit 1
 fi

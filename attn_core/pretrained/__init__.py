@@ -1,6 +1,6 @@
 """Published models on our layers: their parameters, and the tokenizers that go with them.
 
-Nothing is downloaded. The files come from a path, or from a package that was installed (`requirements-models.txt`).
+Nothing is downloaded. The files come from a path, or from a package that was installed (`requirements/models.txt`).
 """
 
 from attn_core.pretrained.files import minilm_files, smollm2_file

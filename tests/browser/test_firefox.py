@@ -74,7 +74,7 @@ def test_a_page_in_firefox(firefox, address, path):
     ],
 )
 def test_what_goes_wrong_is_noticed(firefox, address, act, noticed):
-    firefox.open(address, "notation.html")
+    firefox.open(address, "reference/notation.html")
     assert firefox.wrong == []
     firefox.evaluate(f"() => {{ {act}; }}")
     firefox.until(lambda: firefox.evaluate("() => 1") and any(fault.startswith(noticed) for fault in firefox.wrong))

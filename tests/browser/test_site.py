@@ -14,7 +14,7 @@ SETTINGS = site.settings()["sphinx"]["config"]["mathjax3_config"]
 
 def test_mathjax_works_with_what_was_copied(visit):
     """The files beside the pages are enough to set a formula, also where no chapter is built yet."""
-    seen = visit("references.html")
+    seen = visit("reference/references.html")
     seen.page.evaluate("document.querySelector('article').append('\\\\(\\\\sqrt{d}\\\\)')")
     seen.page.evaluate("settings => { window.MathJax = settings; }", SETTINGS)
     seen.page.add_script_tag(url="mathjax/startup.js")
@@ -27,7 +27,7 @@ ABBREVIATIONS = ["MQA", "GQA", "MLA", "RoPE", "ViT", "KV cache", "FlashAttention
 
 @pytest.mark.parametrize(
     ("word", "page"),
-    [("alignment", "index.html"), *((word, "glossary.html") for word in ["teacher forcing", *ABBREVIATIONS])],
+    [("alignment", "index.html"), *((word, "reference/glossary.html") for word in ["teacher forcing", *ABBREVIATIONS])],
 )
 def test_search_finds_a_page(visit, word, page):
     seen = visit(f"search.html?q={word.replace(' ', '+')}")

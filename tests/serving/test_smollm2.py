@@ -13,8 +13,8 @@ from attn_core.serving.paged_model import PagedModel
 
 @pytest.fixture(scope="module")
 def smollm2():
-    pytest.importorskip("gguf", reason="gguf is not installed: pip install -r requirements-models.txt")
-    pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install -r requirements-models.txt")
+    pytest.importorskip("gguf", reason="gguf is not installed: pip install -r requirements/models.txt")
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install -r requirements/models.txt")
     try:
         return load_gguf(smollm2_file())
     except FileNotFoundError as error:
