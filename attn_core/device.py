@@ -24,5 +24,5 @@ def in_tiles(device: torch.device) -> bool:
 
 
 def tile_limit(size: int, device: torch.device) -> int:
-    """How much a tile may hold: ``size`` where tiles stay in a cache, and elsewhere as much as there is."""
+    """How much a tile may hold: ``size`` on devices that work tile by tile, and everything on the others."""
     return size if in_tiles(device) else 2**48

@@ -31,9 +31,9 @@ class LatentAttention(nn.Module):
     A token's latent has ``latent_dim`` entries, with a norm; each head projects it up to a key and a value of
     ``head_dim`` entries (``model_dim / num_heads`` by default). Positions enter beside it: each key is lengthened by a
     rotary part of ``rotary_dim`` entries, the same for all heads, and each query by one of its own. With a
-    ``query_latent_dim``, queries also come from a latent with a norm. ``norm`` makes a norm from a size. ``bias`` adds
-    one to each projection from or to vectors of the model; those from a latent have none. ``mechanism`` is any of the
-    contract that scores by scaled products, ``Dense()`` by default.
+    ``query_latent_dim``, queries also come from a latent with a norm. ``norm`` makes a norm from a size. With ``bias``,
+    projections from or to vectors of the model have a bias; those from a latent never have one. ``mechanism`` is any of
+    the contract that scores by scaled products, ``Dense()`` by default.
 
     A cache holds ``latent_dim + rotary_dim`` numbers a token, where multi-head attention holds 2 · num_heads ·
     head_dim, grouped-query attention 2 · num_kv_heads · head_dim, and multi-query attention 2 · head_dim.

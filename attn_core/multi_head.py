@@ -32,8 +32,8 @@ class MultiHeadAttention(nn.Module):
     ``num_heads`` heads of size ``head_dim`` (``model_dim / num_heads`` by default) read ``num_kv_heads`` key-value
     heads: as many by default, one in multi-query attention, some number between that divides ``num_heads`` in
     grouped-query attention. Keys come with ``key_dim`` entries, ``model_dim`` by default, values with ``value_dim``, by
-    default as many. ``bias`` adds one to each projection. With ``share_query_key`` queries and keys have the same one,
-    and are one tensor in self-attention without a cache, as ``LSHAttention`` needs.
+    default as many. With ``bias`` each projection has a bias. With ``share_query_key`` queries and keys have the same
+    projection, and are one tensor in self-attention without a cache, as ``LSHAttention`` needs.
 
     ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.

@@ -63,7 +63,7 @@ class QuantisedBlockPool(BlockPool):
         used, numbers = blocks.unique(return_inverse=True)
         for store, scales, new in ((self.keys, self.key_scales, k), (self.values, self.value_scales, v)):
             before = scales[used]
-            before[numbers[offsets == 0]] = 0.0  # who writes the first slot begins the block: what was there is over
+            before[numbers[offsets == 0]] = 0.0  # a write to the first slot begins the block anew
             needed = new.abs().amax(-1).float() / 127
             after = before.scatter_reduce(0, numbers[:, None].expand_as(needed), needed, "amax")
             shrunk = before / after.clamp(min=torch.finfo(torch.float32).tiny)

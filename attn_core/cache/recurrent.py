@@ -17,8 +17,8 @@ class RecurrentState(Cache):
     """A cache that keeps sums in place of keys and values, and so attends in the mechanism's place.
 
     ``mechanism`` is the one whose sums it keeps, and ``state`` a tuple of tensors, one row of the batch each along
-    their first axis. A subclass says in ``_step`` what one token does to it. What a sum has taken in cannot be told
-    apart again: ``truncate`` takes back the last call, which is what a call that failed needs, and nothing before it.
+    their first axis. A subclass says in ``_step`` what one token does to it. A sum cannot be taken apart
+    again, so ``truncate`` takes back the last call, which is what a call that failed needs, and nothing before it.
     """
 
     def __init__(self, mechanism: nn.Module, state: tuple[Tensor, ...]) -> None:

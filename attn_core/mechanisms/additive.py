@@ -32,7 +32,7 @@ class AdditiveAttention(Mechanism):
         q, k = call.q, call.k
         if call.scale != 1 / math.sqrt(q.shape[3]):
             raise ValueError(f"scale: expected None, since additive scores are not scaled, got {call.scale}")
-        keys = self.score.project_keys(k)  # before the heads are repeated: once for each key-value head
+        keys = self.score.project_keys(k)  # once for each key-value head, before heads are repeated
         scores = self.score.score(q, keys.repeat_interleave(q.shape[1] // k.shape[1], dim=1))
         scores = scores.to(accum_dtype(scores))
         if call.bias is not None:

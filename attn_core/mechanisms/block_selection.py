@@ -1,9 +1,9 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path turns the choice around. The pairs of a query
-and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one product of
-many queries with one block of keys. Every block's last chunk is filled up: how many chunks there can be then follows
-from shapes, and no number has to be read.
+On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path goes from blocks to queries. The pairs of a
+query and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one
+product of many queries with one block of keys. The last chunk of a block is filled up. So the largest possible number
+of chunks follows from shapes alone, and nothing has to be read back from the device.
 """
 
 import math
@@ -53,17 +53,17 @@ class BlockSelection(Mechanism):
     """Softmax attention to the ``selected`` blocks of keys whose means score best, and to the ``local`` nearest ones.
 
     The keys are cut into blocks of ``block_size``, from the first key on. Query i of T stands at position S − T + i of
-    the S keys. It always sees its own block and the ``local`` − 1 before it. Each of the others, under ``causal`` of
-    those before them, scores by the product of the query and the mean of the keys that ``mask`` shows. Query heads that
-    share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to zero is
-    not chosen; of equal blocks, any may be.
+    the S keys. It always sees its own block and the ``local`` − 1 before it. The score of any other block (under
+    ``causal``, of any earlier one) is the query times the mean of the block's keys that ``mask`` shows. Query heads
+    that share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to
+    zero is not chosen; of blocks with equal scores, any may be.
 
     The choice has no gradient: it stays the same when a score moves a little. Queries and keys learn by exact attention
-    to the blocks that were chosen, and the means, which have no parameters, follow the keys. What a mean hides is not
-    found: where the keys of a block cancel out, it is not chosen, however high one of them would score.
+    to the blocks that were chosen, and the means, which have no parameters, follow the keys. A mean can hide a key: if
+    the keys of a block cancel out, the block is not chosen, however high one of them would score.
 
-    Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, which
-    memory holds, too. A cache needs nothing more, but each call takes the means of all of its keys. On CUDA, kernels
+    Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, for
+    which memory grows, too. A cache stores only keys and values; each call computes all means anew. On CUDA, kernels
     attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
     gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
     As in ``flash_attention``, there are no derivatives beyond the first.
@@ -150,7 +150,7 @@ class BlockSelection(Mechanism):
 
 
 def _has_kernel(call: Call) -> bool:
-    """Whether the call goes to ``block_selection_triton``, as the class says; one without any entry does not."""
+    """Whether the call goes to ``block_selection_triton``, as the class says; one with an empty tensor does not."""
     q, v = call.q, call.v
     fits = q.dtype.itemsize <= 4 and max(q.shape[3], v.shape[3]) <= 256 and min(q.numel(), v.numel()) > 0
     return q.device.type == "cuda" and TRITON and fits
@@ -180,9 +180,9 @@ def _sort(blocks: Tensor, last: Tensor, places: Tensor, heads: int) -> _Pairs:
     chunks = (starts.diff() + (chunk - 1)) // chunk
     ends = chunks.cumsum(0)
     slot = index[:pairs] + ((ends - chunks) * chunk - starts[:-1])[ordered]
-    total = min(pairs, pairs // chunk + number)  # no more: a block that is chosen has one chunk that is not full
+    total = min(pairs, pairs // chunk + number)  # each block has at most one chunk that is not full
     of_chunk = torch.searchsorted(ends, index[:total], right=True).clamp_(max=number - 1)
-    # Slots left over name a query of the same row of the batch: were it NaN, another's would spread.
+    # Unused slots name a query of the same row of the batch, so that a NaN never spreads to another row.
     rows = (of_chunk // count * queries)[:, None].repeat(1, chunk).view(-1).scatter_(0, slot, order // each)
     lasts = torch.full_like(rows, -1).scatter_(0, slot, last.flatten()[order])
     slots = torch.empty_like(order).scatter_(0, order, slot * heads).view(-1, 1, each) + index[:heads, None]

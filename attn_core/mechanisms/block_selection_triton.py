@@ -3,8 +3,8 @@
 
 Query heads that share a key head choose together, so they are the rows of a tile: a program owns these heads of one
 query, up to 16 of them, and walks over the blocks that they chose, reading keys where they lie. Nothing is sorted. In
-the backward pass many programs have a part in the gradient of a key. They add it atomically, in float32 and in any
-order, so its last bits may differ from run to run.
+the backward pass many programs add to the gradient of the same key, atomically, in float32 and in any order, so its
+last bits may differ from run to run.
 
 To the kernels all tensors are matrices of rows: of query heads ``(B, T, H, ·)``, of keys ``(B, G, S, ·)``. ``given``
 is ``(k, v, blocks, last, mask, sizes, scale)``, with the scale times log2(e), and ``SHAPE`` the head sizes of q and v,
@@ -40,7 +40,7 @@ def _own(sizes):
 
 @triton.jit
 def _tile(q_tile, step, batch, head, choice, given, SHAPE: tl.constexpr):
-    """Of this step: keys, values, where in memory they begin and end, and their scores to base 2, −inf if hidden."""
+    """The keys and values of a step, where in memory they begin and end, and their scores (base 2, −inf if hidden)."""
     BLOCK_S: tl.constexpr = SHAPE[4]
     k, v, blocks, last, mask, sizes, scale = given
     _, _, _, keys, _, parts, block_size = sizes
@@ -93,7 +93,7 @@ def _add(matrix, tile, first, end, ROWS: tl.constexpr, SIZE: tl.constexpr, WIDTH
 
 @triton.jit
 def _backward(q, out, logsumexp, grad, dq, dk, dv, given, SHAPE: tl.constexpr):
-    """The same heads and query: the gradient of q, and what is added to those of the chosen keys and values."""
+    """The same heads and query: writes the gradient of q, and adds to those of the chosen keys and values."""
     D: tl.constexpr = SHAPE[0]
     WIDTH: tl.constexpr = SHAPE[1]
     DV: tl.constexpr = SHAPE[2]

@@ -141,8 +141,8 @@ class Dense(Mechanism):
 
     ``soft_cap`` c replaces each scaled product x of a query and a key by c · tanh(x / c), before any bias.
 
-    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there; no kernel of
-    PyTorch's has a soft cap, so one always does.
+    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there. No kernel of
+    PyTorch's has a soft cap, so with one the weights are always kept.
 
     Raises:
         ValueError: if ``dropout`` lies outside [0, 1), or ``soft_cap`` is not a number above 0.
@@ -232,7 +232,7 @@ def _fused(call: Call, dropout: float) -> Tensor:
 def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
     """One tensor of four axes for PyTorch's kernels, and which rows are empty.
 
-    Kernels disagree on rows with nothing to attend to, so such rows are opened here and set to zero afterwards.
+    Kernels disagree on rows with nothing to attend to, so such rows see every key here and are set to zero afterwards.
     """
     if bias is None:
         if mask is None:

@@ -122,7 +122,7 @@ class TiledAttention:
         batch, heads, queries = tile
         by_head = scores.view(*self.q[batch, heads, :, queries].shape[:4], -1)
 
-        def part(x: Tensor) -> Tensor:  # cut where it has its full size, to be broadcast where it has one entry
+        def part(x: Tensor) -> Tensor:  # axes of one entry are left to broadcast
             where = zip((batch, heads, slice(None), queries, keys), x.shape, strict=True)
             return x[tuple(chosen if size > 1 else slice(None) for chosen, size in where)]
 
@@ -130,7 +130,7 @@ class TiledAttention:
             by_head += part(self.bias)
         if self.mask is not None:
             by_head.masked_fill_(~part(self.mask), -math.inf)
-        ahead = queries.start + self.k.shape[2] - self.q.shape[3] - keys.start  # what the first query sees of these
+        ahead = queries.start + self.k.shape[2] - self.q.shape[3] - keys.start  # the last key the first query sees
         if self.causal and ahead < by_head.shape[4] - 1:
             visible = torch.ones(by_head.shape[3:], dtype=torch.bool, device=q.device).tril(ahead)
             by_head.masked_fill_(~visible, -math.inf)

@@ -1,7 +1,7 @@
 """FlashAttention-2 on NVIDIA GPUs: the tiled attention of ``mechanisms/flash.py``, in kernels of our own.
 
 To PyTorch they are two operators, forward and backward, which torch.compile takes as they are. Needs the package
-``triton``. Where ``TRITON_INTERPRET=1`` stands in the environment before anything imports that, they run on a CPU,
+``triton``. If ``TRITON_INTERPRET=1`` is set in the environment before ``triton`` is imported, they run on a CPU,
 slowly.
 """
 
@@ -62,10 +62,10 @@ def flash_attention_triton(
     return out
 
 
-# By the head size up to which they serve in 16 bits, the tiles to try: queries, keys, warps, stages of the pipeline.
-# Under 0 those of float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill next to no
-# registers, those of dk and dv some tens; the last of a row fits GPUs with 100 KB of shared memory, some of the others
-# want Hopper's 227. So does float32 with heads of more than 128 entries.
+# The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
+# The key 0 is for float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill almost no
+# registers, those of dk and dv some tens. The last tile of a row fits GPUs with 100 KB of shared memory; some of the
+# others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
 _Tiles = dict[int, list[tuple[int, int, int, int]]]
 _FORWARD: _Tiles = {
     0: [(32, 32, 4, 2)],

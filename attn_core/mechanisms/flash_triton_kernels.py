@@ -3,12 +3,12 @@
 
 A program owns one tile of queries or of keys and walks over the tiles of the other side, so programs share nothing and
 every sum has a fixed order. Most tiles lie wholly below the diagonal and within the sequence, and nothing is hidden in
-them; the loop over these comes second, and its body leaves all limits out. Exponents are to base 2.
+them. A second loop goes over these tiles and checks no limits. Exponents are to base 2.
 
 ``given`` is ``(limits, sizes, scale, strides)``: mask and bias, each with its strides or two None; ``(heads, queries,
 keys)``; the scale times log2(e); the strides of the tensors with four axes, in the order of the arguments. ``SHAPE`` is
 the number of query heads a key head, ``causal``, and the head sizes of q and v, each with the power of two that holds
-it. Rows of matrices may lie anywhere, their entries side by side.
+it. The rows of a matrix may lie anywhere in memory, but the entries of a row lie side by side.
 
 Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 (each output is rescaled once, at the end; whole
 tiles below the diagonal need no mask) and 3.2 (who owns which tile).
@@ -79,8 +79,8 @@ def _limit(scores, rows, columns, limits, sizes, batch, head, CAUSAL: tl.constex
 def _seen(first, sizes, CAUSAL: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr):
     """For a tile of queries: the end of the whole tiles of keys that all of it sees, and the end of what any sees.
 
-    There is something between the two, be it a tile that none sees, and the compiler is told so: where the first of
-    two loops may be empty, NVIDIA's assembler does not let the products of the second overlap.
+    The first end always lies before the second, even if no query sees the tile between them. ``tl.assume`` says so,
+    because NVIDIA's assembler overlaps the products of the second loop only if the first one cannot be empty.
     """
     seen, end = sizes[2], sizes[2]
     if CAUSAL:
@@ -105,7 +105,7 @@ def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.con
     q_strides, k_strides, v_strides, out_strides = strides
     count = tl.cdiv(queries, BLOCK_T)
     tile, head, batch = program(count, heads)
-    first = (count - 1 - tile) * BLOCK_T  # under the diagonal the last tiles have most to do: they begin
+    first = (count - 1 - tile) * BLOCK_T  # under the causal mask the last tiles take longest, so they come first
     rows = first + tl.arange(0, BLOCK_T)
     q += batch * q_strides[0] + head * q_strides[1]
     k += batch * k_strides[0] + head // GROUP * k_strides[1]
@@ -132,13 +132,13 @@ def forward(q, k, v, out, logsumexp, given, SHAPE: tl.constexpr, BLOCK_T: tl.con
                 higher = tl.maximum(highest, tl.max(scores, 1) * scale)
                 base = higher
                 weights = tl.exp2(scores * scale - base[:, None])
-            shrink = tl.exp2(highest - base)  # takes what was summed to the new maximum
+            shrink = tl.exp2(highest - base)  # makes the earlier sums relative to the new maximum
             total = total * shrink + tl.sum(weights, 1)
             weighted = tl.dot(weights.to(v_tile.dtype), v_tile, weighted * shrink[:, None], input_precision="ieee")
             highest = higher
     empty = total == 0.0
     total = tl.where(empty, 1.0, total)
-    # Masked, not multiplied by zero: an empty row is silent whatever its values are.
+    # Masked, because zero times NaN is NaN: an empty row gives zeros whatever its values are.
     weighted = tl.where(empty[:, None], 0.0, weighted / total[:, None])
     write(out, weighted, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
     tl.store(logsumexp + rows, tl.where(empty, float("inf"), highest + tl.log2(total)), mask=rows < queries)
@@ -175,7 +175,7 @@ def backward_q(
     out_tile = read(out, first, queries, out_strides[2], BLOCK_T, DV, WIDTH_V)
     sums = tl.sum(grad_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
     tl.store(delta + rows, sums, mask=rows < queries)
-    # With +inf for rows that see nothing, and for those beyond the last, every weight of theirs is exp2(−inf) = 0.
+    # Rows that see nothing, and rows beyond the last, have +inf here, so all their weights are exp2(−inf) = 0.
     level = tl.load(logsumexp + rows, mask=rows < queries, other=float("inf"))
     gathered = tl.zeros([BLOCK_T, WIDTH], tl.float32)
     full, end = _seen(first, sizes, CAUSAL, BLOCK_T, BLOCK_S)
@@ -222,10 +222,10 @@ def backward_kv(
     v_tile = read(v, first, keys, v_strides[2], BLOCK_S, DV, WIDTH_V)
     k_sum = tl.zeros([BLOCK_S, WIDTH], tl.float32)
     v_sum = tl.zeros([BLOCK_S, WIDTH_V], tl.float32)
-    # Under the diagonal, queries from `begin` on see some of these keys, and from `full` on, in whole tiles, all.
+    # Under the causal mask, tiles of queries from `begin` on see some of these keys, those from `full` on see all.
     begin, full = 0, 0
     if CAUSAL:
-        seer = first + queries - keys  # of the first key
+        seer = first + queries - keys  # the first query that sees the first of these keys
         begin = tl.maximum(seer, 0) // BLOCK_T * BLOCK_T
         full = begin + tl.maximum(tl.cdiv(seer + BLOCK_S - 1 - begin, BLOCK_T), 1) * BLOCK_T
     middle = tl.minimum(full, queries)

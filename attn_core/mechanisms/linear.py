@@ -14,7 +14,7 @@ from torch.nn import functional
 from attn_core.contract import Call, Mechanism, accum_dtype, check_key_mask, contract, kind, without_autocast
 
 CHUNK, CHANNEL_CHUNK = 64, 16
-"""Tokens in a chunk, at most; in one where each channel decays by itself, which needs a tensor (chunk, chunk, D)."""
+"""Tokens in a chunk at most; the second, if each channel has its own decay: that takes a tensor (chunk, chunk, D)."""
 
 
 def linear_attention_plain(
@@ -77,18 +77,18 @@ def linear_attention(
 
         S ← exp(log_decay) S,    S ← S + k uᵀ,    out = scale · Sᵀ q,
 
-    where ``u`` is the value ``v``, or with ``beta`` the delta rule's ``beta · (v − Sᵀ k)``. So with neither it is
-    linear attention; with a decay for each head RetNet's; with one for each head and token the state-space dual of
-    Mamba-2; with one for each entry of the key as well gated linear attention; with ``beta`` the delta rule; with
-    ``beta`` and a decay gated DeltaNet, or Kimi delta attention where each entry of the key has its own.
+    where ``u`` is the value ``v``, or with ``beta`` the delta rule's ``beta · (v − Sᵀ k)``. With neither, this is
+    linear attention. A decay for each head gives RetNet; one for each head and token, the state-space dual of Mamba-2;
+    one for each entry of the key as well, gated linear attention. ``beta`` gives the delta rule; ``beta`` and a decay,
+    gated DeltaNet, or Kimi delta attention if each entry of the key has its own decay.
 
-    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay``, at most 0 and
-    below −100 as −100, ``(B, G, T)`` or ``(B, G, T, D)``; ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length
-    1; ``state``, zeros by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state comes
-    back in that dtype.
+    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay (B, G, T)`` or
+    ``(B, G, T, D)``, at most 0 (below −100, it counts as −100); ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of
+    length 1; ``state``, zeros by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state
+    is returned in that dtype.
 
-    Without ``beta``, and with one decay for all entries of a key or none, the states of all chunks are summed at once,
-    so as many operators are launched for any T. Otherwise the chunks go in turn.
+    Without ``beta``, and with no decay or one for all entries of a key, the states of all chunks are summed at once, so
+    the number of operators does not depend on T. Otherwise the chunks are computed one after the other.
 
     Raises:
         ValueError: if an argument has another shape, dtype or device.
@@ -107,7 +107,7 @@ def linear_attention(
         state = state.to(dtype)
         return (q.to(dtype).unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2).to(kept), state
     with without_autocast(q):
-        # Chunks as long as each other. Tokens that fill up the last have no key and no decay: the state stays as it is.
+        # All chunks are equally long. Tokens that fill up the last have zero keys and no decay, so the state stays.
         chunks = -(-tokens // (CHANNEL_CHUNK if each else CHUNK))
         fill = -tokens % chunks
         q, k, v = (functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1)) for x in (q, k, v))
@@ -119,7 +119,7 @@ def linear_attention(
                 return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
             log_decay = torch.zeros_like(beta)
         decay = functional.pad((log_decay if each else log_decay[..., None]).to(dtype), (0, 0, 0, fill))
-        # exp(-100) is nothing beside any other factor, and sums of larger numbers would lose the decays beside them.
+        # exp(-100) is as good as zero, and in sums with larger exponents the small ones would be rounded away.
         # (clamp gives a gradient with other strides than torch.compile expects.)
         decay = torch.maximum(decay.unflatten(2, (chunks, -1)), decay.new_full((), -100.0))
         grown = decay.cumsum(3)  # from the chunk's beginning up to and with each token
@@ -206,7 +206,7 @@ def features(x: Tensor) -> Tensor:
 
 
 def shares(x: Tensor, total: Tensor) -> Tensor:
-    """``x`` divided by ``total``, and zeros where that is zero: neither depends on the values then."""
+    """``x`` divided by ``total``, and zeros where that is zero, whatever the values are."""
     empty = total == 0
     return (x / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 

@@ -16,10 +16,10 @@ class Linformer(Mechanism):
     heads and queries (``masks.padding(lengths, size)``): they are set to zero before they are mixed. Linformer is never
     causal, because each mixture contains all keys.
 
-    The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, at which mixtures of
-    independent keys are as large as these. Each key-value head has its own where ``num_kv_heads`` says how many heads
-    there are; by default all heads share one pair, G = 1. ``share_values`` has F = E. To share them among layers as
-    well, give the same module to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
+    The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, so that mixtures of
+    independent keys are as large as the keys. By default all heads share one pair, G = 1; with ``num_kv_heads``, each
+    key-value head has its own. ``share_values`` makes F equal to E. To share them among layers as well, give the same
+    module to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
 
     Raises:
         ValueError: if a size is below 1; in use, if an argument breaks the contract, there are more keys than

@@ -24,7 +24,7 @@ from attn_core.mechanisms.online import exponential_
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
 ITSELF, NEVER = -1e20, -1e30
-"""The score of a token with itself, which it sees if it sees nothing else; what is added to those of the unseen."""
+"""The score of a token with itself, so low that it counts only if it sees no other; and what hides a pair."""
 
 
 def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) -> Tensor:
@@ -62,19 +62,19 @@ class LSHAttention(Mechanism):
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
-    default number of buckets depends on the length: to read the beginning of a sequence as within the whole, set it.
+    default number of buckets depends on the length: set it if a beginning is to be read as it is in the whole sequence.
     As in ``flash_attention``, there are no derivatives beyond the first.
 
     Raises:
         ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
             contract, ``k`` is not ``q``, the mask differs between heads or queries, or a ``bias`` is given.
 
-    Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. That a chunk may not show
-    where later tokens went is ours.
+    Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
+    ours.
     """
 
     shared_only = True
-    """That every call needs the same tokens as queries and as keys."""
+    """Whether every call needs the same tokens as queries and as keys."""
 
     def __init__(
         self, *, bucket_size: int = 64, num_buckets: int | None = None, rounds: int = 4, seed: int = 0
@@ -147,10 +147,10 @@ def _drawn(seed: int, rounds: int, size: int, count: int) -> Any:
 class _Layout:
     """Where the sorted tokens lie: in each round an empty chunk, on which its first chunk looks back, then its tokens.
 
-    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)``, counted from the second
-    chunk on, is the way back. A query sees a key of its window in a round where its code is at least the key's and at
-    most ``width`` above. ``codes (R + 1, P)`` holds last the codes in the slot's own round, before them those of the
-    same tokens in earlier rounds, and −inf where there are no more, or the slot is empty.
+    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)`` is the inverse: each token's
+    slot in each round, counted from the second chunk on. In a round, a query sees a key of its window if its code is
+    the key's or at most ``width`` more. The last row of ``codes (R + 1, P)`` has codes of the slot's own round, those
+    before it the token's in earlier rounds, or −inf if there are no more or the slot is empty.
     """
 
     tokens: Tensor
@@ -176,7 +176,7 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
     earlier = functional.pad(code, (0, 0, rounds, 0), value=-math.inf).unfold(1, rounds + 1, 1).permute(3, 0, 1, 2)
     empty = chunk, -size % chunk
     codes = functional.pad(earlier.gather(-1, order.expand_as(earlier)), empty, value=-math.inf).flatten(1)
-    # An empty slot names the row's own first token: were it NaN, another's would make this row NaN, too.
+    # An empty slot names the first token of its own row, so that a NaN never spreads to another row.
     tokens = functional.pad(order, empty) + torch.arange(0, batch * size, size, device=order.device)[:, None, None]
     starts = torch.arange(0, tokens.numel(), tokens.shape[2], device=order.device).view(batch, 1, rounds)
     slots = torch.add(rank.mT, starts, out=order.new_empty(batch, size, rounds)).flatten(0, 1)
@@ -193,21 +193,21 @@ class _ChunkedAttention:
     scale: float
 
     def forward(self) -> list[Tensor]:
-        """In slots, but for the first chunk: the output, and the log-sum-exp of what each token sees in this round."""
+        """For each slot after the first chunk: the output, and the log-sum-exp of what the token sees in its round."""
         parts = []
         for here, window in self.tiles():
             q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
             scores = self.scores(q, k, here, window)
             weights = scores.softmax(-1)
-            fast = in_tiles(self.x.device)  # by several times on a CPU, but four launches
+            fast = in_tiles(self.x.device)  # several times as fast on a CPU, but four launches
             logsumexp = scores.amax(-1) - weights.amax(-1).log() if fast else scores.logsumexp(-1)
             parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
         return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
 
     def backward(self, given: tuple[Tensor, ...]) -> Tensor:
-        """The gradients of q, k and v side by side, in slots but for the first chunk.
+        """The gradients of q, k and v side by side, for each slot after the first chunk.
 
-        Of each token, ``given`` are base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
+        ``given`` has for each token base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
         total of all rounds: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
         tokens, chunk = self.layout.tokens, self.layout.chunk
@@ -236,13 +236,13 @@ class _ChunkedAttention:
     def scores(self, q: Tensor, k: Tensor, here: slice, window: slice) -> Tensor:
         """Scores ``(chunks, chunk, 2 · chunk)``, far below all others where a pair does not count in this round.
 
-        A token's score with itself lies between: no sum over a row is empty.
+        A token's score with itself lies between the two, so that no row is without a score.
         """
         codes, chunk, half = self.layout.codes, self.layout.chunk, self.layout.width / 2
         queries = (codes[:, here].abs() - half).unflatten(1, (-1, chunk))
-        # At most half where a round sees the pair. On a CPU, arithmetic is several times as fast as comparisons.
+        # ``off`` is at most ``half`` if a round sees the pair. On a CPU, arithmetic is much faster than comparisons.
         off = (queries[..., None] - self.windows(codes[:, window], 1)[:, :, None]).abs_()
-        # 0 where this round sees it, and no earlier one, where it counts.
+        # 0 if this round is the first that sees the pair: there it counts.
         unseen = torch.maximum(functional.softshrink(off[-1], half), half + 0.5 - off[:-1].amin(0))
         rows = q[chunk:].unflatten(0, (-1, chunk))
         scores = torch.baddbmm(unseen.to(q.dtype), rows, self.windows(k).mT, beta=NEVER, alpha=self.scale)

@@ -12,12 +12,12 @@ class OnlineSoftmax:
     """Softmax attention that reads its keys tile by tile, and each of them once.
 
     For each query it keeps the maximum of the scores so far, the sum of their exponentials and the sum of the values
-    that these weigh, both relative to that maximum. ``add`` takes in a tile, in any order; ``out`` and ``logsumexp``
+    weighted by them, both relative to that maximum. ``add`` takes in a tile, in any order; ``out`` and ``logsumexp``
     then give what softmax over all keys so far gives. ``rows`` are the leading axes of the scores, one entry a query;
     sums are kept in ``dtype``: float32, or float64 where the inputs have it.
 
-    A score of −inf hides a key. A query with nothing else has an output of zeros and a ``logsumexp`` of −inf. All works
-    in place, and passes no gradient back.
+    A score of −inf hides a key. A query that sees no key has an output of zeros and a ``logsumexp`` of −inf. Everything
+    is computed in place, and no gradient is passed back.
 
     Source: Milakov and Gimelshein 2018, algorithm 3 (maximum and sum); Dao et al. 2022, algorithm 1 (the output).
     """
@@ -50,17 +50,17 @@ class OnlineSoftmax:
         if scores.requires_grad and torch.is_grad_enabled():
             raise ValueError("scores: expected no gradient, since they are overwritten: use torch.no_grad()")
         highest = torch.maximum(self.maximum, scores.amax(-1, keepdim=True))
-        # Where all is hidden so far, −inf − (−inf) would be NaN: subtract 0 there, and the weights are exp(−inf) = 0.
+        # If all keys so far are hidden, −inf − (−inf) would be NaN: subtract 0, and the weights are exp(−inf) = 0.
         base = highest.masked_fill(highest == -math.inf, 0.0)
         weights = exponential_(scores.sub_(base))
-        shrink = exponential_(self.maximum.sub_(base))  # takes what was summed to the new maximum
+        shrink = exponential_(self.maximum.sub_(base))  # makes the earlier sums relative to the new maximum
         self.total.mul_(shrink).add_(weights.sum(-1, keepdim=True))
         self.weighted.mul_(shrink).add_(weights @ values.to(weights.dtype))
         self.maximum = highest
 
     def out(self) -> Tensor:
         """The output of attention to the keys so far, ``(*rows, Dv)``."""
-        # Masked, not divided by something harmless: 0 · NaN is NaN, and an empty row is silent whatever its values are.
+        # Masked, because 0 · NaN is NaN: an empty row gives zeros whatever its values are.
         return (self.weighted / self.total).masked_fill(self.total == 0.0, 0.0)
 
     def logsumexp(self) -> Tensor:

@@ -18,9 +18,9 @@ from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares
 
 CHUNK, CAUSAL_CHUNK, PAIRED = 512, 128, 16
-"""How many keys or queries are taken at once, and pair by pair. No size changes a result by more than rounding."""
+"""How many keys or queries are summed at once, in a causal chunk, and pair by pair; they change rounding only."""
 SPREAD = 80.0
-"""How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches down 126, and 24 are digits."""
+"""How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches 2 ** −126, with 24 bits."""
 LOWEST = -1e37
 """The logarithm of a sum over nothing. It is finite, since −inf − (−inf) would be NaN."""
 
@@ -59,8 +59,8 @@ class Performer(Mechanism):
 
     The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
     relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
-    entries with a standard deviation of .25 at head size 64. At .5, uniform weights err about as much as 1024 features;
-    at 1, far less.
+    entries with a standard deviation of .25 at head size 64. At .5, 1024 features err about as much as uniform weights;
+    at 1, far more.
 
     ``projection (features, D)`` is a buffer, drawn once, saved with the weights, and the same for all heads.
     ``redraw()`` draws another one; a training loop may call it from time to time, so that the model does not adapt to
@@ -86,22 +86,22 @@ class Performer(Mechanism):
 
     @torch.no_grad()
     def redraw(self, generator: torch.Generator | None = None) -> None:
-        """Draw other features, in place; from ``generator``, on the CPU, or else PyTorch's own."""
+        """Draw other features, in place, from ``generator``, which is on the CPU, or from PyTorch's own."""
         draw = orthogonal_normal if self.orthogonal else torch.randn
         self.projection.copy_(draw(self.features, self.head_dim, generator=generator))
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The output, and the weights ``(B, H, T, S)`` that the features amount to, step by step.
 
-        The scores of softmax attention give way to the logarithm of their exponentials' estimate. Takes time and
-        memory for a tensor ``(B, H, T, S, features)``.
+        In place of each score stands the logarithm of the estimate of its exponential. Takes time and memory for a
+        tensor ``(B, H, T, S, features)``.
         """
         self._check(call)
         with without_autocast(call.q):
             q, k, v = call.repeat_kv()
             projection = self.projection.to(q.dtype)
             q, k = q * math.copysign(math.sqrt(abs(call.scale)), call.scale), k * math.sqrt(abs(call.scale))
-            # The logarithms of the features, ½ log of their number each, so that a product is a mean.
+            # Logarithms of the features, each less ½ log of their number, so that a product is a mean.
             by_query, by_key = (
                 x @ projection.mT - x.square().sum(-1, keepdim=True) / 2 - math.log(len(projection)) / 2 for x in (q, k)
             )
@@ -138,8 +138,8 @@ class Performer(Mechanism):
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
     """A random matrix ``(rows, columns)`` of standard normal rows, orthogonal within each block of ``columns`` rows.
 
-    The blocks are independent, the last one may be cut short. Each row by itself is what independent entries would
-    give: a direction with no preference, and the length of a standard normal vector.
+    The blocks are independent, and the last one may be cut short. Each row by itself is distributed as a standard
+    normal vector, in direction and length.
 
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """
@@ -152,13 +152,13 @@ def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | N
 
 @dataclass
 class _Keys:
-    """Keys with what has been summed of them: for each feature, the values and ones, times the keys' features.
+    """Keys, and sums over the keys so far: of each feature times the values, and of the feature itself.
 
-    ``directions (m, D)`` give the base-2 logarithm of a feature, but for the norm. ``highest (B, G, 1, m)`` is the
-    largest of these logarithms so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is subtracted from a
-    feature of the keys is added to that of the queries, whose largest is then brought to 1. So the sum of a query's
-    weights is 1 or more (2 ** −SPREAD, where later keys of its chunk are among these) instead of a number that may
-    vanish, and needs no small constant added. Stabilisers cancel, and so would their gradients.
+    The product of a key and ``directions (m, D)`` is the base-2 logarithm of its features, but for the term |k|².
+    ``highest (B, G, 1, m)`` is the largest logarithm so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is
+    subtracted from the keys' logarithms is added to the queries', and a query's largest feature is then scaled to 1. So
+    the sum of its weights is at least 1 (2 ** −SPREAD if ``highest`` comes from a later key of its chunk): it cannot
+    vanish, and needs no small constant. These shifts cancel, so they need no gradients.
     """
 
     directions: Tensor
@@ -173,14 +173,15 @@ class _Keys:
         self.sums = self.k.new_zeros(*leading, features, self.values.shape[3])
 
     def logarithms(self, keys: slice) -> Tensor:
-        """Those of the features of some keys ``(B, G, n, m)``: not in place, since ``vmap`` may batch a part alone."""
+        """The base-2 logarithms of the features of some keys, ``(B, G, n, m)``."""
         k = self.k[:, :, keys]
         length, half = torch.linalg.vector_norm(k, dim=-1, keepdim=True), self.scale * math.log2(math.e) / 2
+        # Not in place, since vmap may batch a part of these alone.
         logarithms = torch.addcmul(functional.linear(k, self.directions), length, length, value=-half)
         return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
-        """By how much, at most, a feature's largest logarithm grows from the first query that sees keys to the last."""
+        """How much at most a feature's largest logarithm grows from the first query that sees a key to the last."""
         low = logarithms.detach()
         highest = torch.maximum(self.highest, low.amax(-2, keepdim=True))
         if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
@@ -188,7 +189,7 @@ class _Keys:
         return float((highest - torch.maximum(self.highest, low.amin(-2, keepdim=True))).amax())
 
     def rebase(self, logarithms: Tensor) -> Tensor:
-        """Make the sums relative to the largest so far with these keys, and return their features so, in place."""
+        """Make the sums relative to the largest logarithm, these keys included; return the keys' features, in place."""
         before, self.highest = self.highest, torch.maximum(self.highest, logarithms.detach().amax(-2, keepdim=True))
         self.sums = self.sums * torch.exp2(before - self.highest).mT
         return logarithms.sub_(self.highest).exp2_()
@@ -202,7 +203,7 @@ class _Keys:
             self.sums = self.sums + features.mT @ self.values[:, :, keys]
 
     def query_features(self, directions: Tensor, q: Tensor) -> Tensor:
-        """The features of queries ``(B, G, n, D)``, times what the sums are relative to."""
+        """The features of queries ``(B, G, n, D)`` times 2 ** ``highest``, the largest of each query scaled to 1."""
         logarithms = functional.linear(q, directions) + self.highest
         return logarithms.sub_(logarithms.detach().amax(-1, keepdim=True)).exp2_()
 
@@ -215,11 +216,11 @@ def _full(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 
 
 def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
-    """The same where each query reads the keys up to its own: those before its chunk summed, its chunk's one by one.
+    """As ``_full``, but each query reads the keys up to its own: earlier chunks by their sums, its own key by key.
 
     Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
-    on earlier queries, unless one is so much larger that the earlier ones vanish beside it: then, and wherever asking
-    would wait for a device or is not possible, the keys of the chunk are summed by ``_scan``.
+    on earlier queries, unless one is so large that the earlier keys round to zero beside it. In that case, and wherever
+    finding out would wait for a device or is not possible, ``_scan`` sums the keys of the chunk.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = min(max(-before, 0), queries)  # the queries that come before all keys
@@ -241,11 +242,11 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 
 
 def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tensor:
-    """The same for logarithms ``(B, G, R, N, m)`` and ``(B, G, N, m)`` that may be any distance apart, all at once.
+    """As ``_causal``, all at once, for logarithms ``(B, G, R, N, m)`` and ``(B, G, N, m)`` of any size.
 
-    Each query is relative to the largest that it sees itself. Within small chunks every pair has its exponents; the
-    sums before each chunk come from one product with a matrix of chunks by chunks for each feature. With chunks of
-    about the cube root of N, both take memory for some N ** (4 / 3) · m numbers a head.
+    A query's features are relative to the largest logarithm that it sees itself. Within small chunks, exponents are
+    computed pair by pair; the sums before each chunk come from one product with a matrix of chunks by chunks for each
+    feature. With chunks of about the cube root of N, both take memory for about N ** (4 / 3) · m numbers a head.
     """
     tokens, size = by_key.shape[2], max(PAIRED, round(by_key.shape[2] ** (1 / 3)))
     if fill := -tokens % size:  # queries whose output is cut off, and hidden keys

@@ -43,8 +43,8 @@ class SlidingWindow(Mechanism):
 
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
     ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key.
-    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. In a cache whose rows
-    differ in length it stands elsewhere, which layers refuse, and in cross-attention, which the decoder's do.
+    Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. This does not hold in a
+    cache whose rows differ in length, nor in cross-attention, so layers refuse a window there.
 
     On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
     backward pass keeps only inputs and output; there are no other derivatives, as in ``flash_attention``.
@@ -126,10 +126,10 @@ def sliding_window_attention(
     if step == 1:
         out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings)
         return out.flatten(1, 2)
-    # The keys that a window with dilation d holds lie d apart, as do the queries that see them: these alone form a band
-    # without dilation, and the d bands are further rows of the batch.
+    # With dilation d, a query sees only keys of its own class, whose positions lie d apart. Within a class the window
+    # has no dilation, so the d classes become further rows of the batch.
     batch, queries, keys = q.shape[0], q.shape[2], k.shape[2]
-    if mask is None and keys % step:  # to hide what fills up the classes
+    if mask is None and keys % step:  # to hide the zeros that fill up the classes
         mask = torch.ones(1, 1, 1, 1, keys, dtype=torch.bool, device=q.device)
     bands = [_by_class(x, step, x.dim() - 2).movedim(-2, 1).flatten(0, 1) for x in (grouped, k, v)]
     bands += [x.repeat_interleave(step, 0) for x in (global_k, global_v)]
@@ -156,8 +156,8 @@ class _Tile(NamedTuple):
 class _Band:
     """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; the masks and the bias with five axes.
 
-    In a tile with several blocks, all blocks meet keys as many as a window and a block have. Those of the first and the
-    last block that do not exist are filled up with zeros, and hidden.
+    In a tile with several blocks, each block meets ``before`` + ``after`` + its own size keys. Those of the first and
+    the last block that do not exist are filled up with zeros, and hidden.
     """
 
     q: Tensor
@@ -197,13 +197,13 @@ class _Band:
         if self.global_mask is not None:
             by_head[..., :shared].masked_fill_(~self.part(self.global_mask, tile, near=False), -math.inf)
         near = by_head[..., shared:]
-        # Else each query sees its own key.
+        # Unless one of these holds, each query sees its own key.
         maybe_empty = self.bias is not None or self.q.shape[3] > self.k.shape[2] or tile.blocks > 1
         if self.bias is not None:
             near += self.part(self.bias, tile)
         if self.mask is not None:
             hidden = ~self.part(self.mask, tile)
-            # In a cache, most tiles meet no padding, and what hides it costs a third as much as the products.
+            # In a cache, most tiles meet no padding, and hiding it would cost a third as much as the products.
             if not in_tiles(q.device) or hidden.any():
                 near.masked_fill_(hidden, -math.inf)
                 maybe_empty = True
@@ -224,7 +224,7 @@ class _Band:
         return torch.softmax(scores, -1).masked_fill_(empty, 0.0), empty
 
     def queries(self, x: Tensor, tile: _Tile) -> Tensor:
-        """What a tile has of ``x (B, G, H/G, T, n)``: ``(b, G, blocks, rows, n)``, the heads of a group stacked."""
+        """A tile's rows of ``x (B, G, H/G, T, n)``: ``(b, G, blocks, rows, n)``, the heads of a group stacked."""
         part = x[tile.rows, :, :, tile.queries].to(accum_dtype(self.q))
         part = _pad(part, 3, 0, tile.blocks * tile.size - part.shape[3])
         return part.unflatten(3, (tile.blocks, tile.size)).transpose(2, 3).flatten(3, 4)
@@ -251,7 +251,7 @@ class _Band:
         return left, high - tile.low - left - (tile.keys.stop - tile.keys.start)
 
     def add_windows(self, total: Tensor, tile: _Tile, part: Tensor) -> None:
-        """Add up in ``total (B, G, S, n)`` what the blocks have for their keys, ``part (b, G, blocks, keys, n)``."""
+        """Add to ``total (B, G, S, n)`` the blocks' parts for their keys, ``part (b, G, blocks, keys, n)``."""
         target = total[tile.rows, :, tile.keys]
         if tile.blocks > 1:
             left, right = self.missing(tile)
@@ -290,7 +290,7 @@ class _Band:
             q = self.queries(self.q, tile) * self.scale
             weights, empty = self.weights(tile, q, self.keys(self.global_k, self.k, tile))
             rows = weights @ self.keys(self.global_v, self.v, tile)
-            if empty is not None:  # a weight of 0 does not silence a NaN: 0 · NaN is NaN
+            if empty is not None:  # a weight of 0 is not enough: 0 · NaN is NaN
                 rows.masked_fill_(empty, 0.0)
             self.write(out, tile, rows)
         return out
@@ -335,12 +335,12 @@ class _SlidingWindow(torch.autograd.Function):
 
 
 def _pad(x: Tensor, axis: int, left: int, right: int) -> Tensor:
-    """``x`` with zeros before and after what it has on this axis; itself where none are asked for."""
+    """``x`` with so many zeros before and after it on this axis; ``x`` itself if there are none to add."""
     return functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [left, right]) if left or right else x
 
 
 def _by_class(x: Tensor, step: int, axis: int) -> Tensor:
-    """This axis as two, ``(ceil(n / step), step)``, filled up in front: tokens of one class lie ``step`` apart."""
+    """Split this axis into ``(ceil(n / step), step)``, with zeros in front: tokens of one class lie ``step`` apart."""
     return _pad(x, axis, -x.shape[axis] % step, 0).unflatten(axis, (-(-x.shape[axis] // step), step))
 
 

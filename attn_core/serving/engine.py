@@ -247,7 +247,7 @@ class Engine:
                     taken[completion] = reject(sampler.probabilities(own), drafted, drafts, sampler.generator)
                 else:
                     taken[completion] = verify(argmax if sampler is None else sampler, own, drafts)
-            except Exception as error:  # this request's logits or sampler; the others are none the worse for it
+            except Exception as error:  # only this request's logits or sampler are bad: the others go on
                 completion.error = error
             self.drafted += len(drafts)
             self.accepted += max(len(taken[completion]) - 1, 0)

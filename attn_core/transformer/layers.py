@@ -38,7 +38,7 @@ class AddNorm(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """``x (B, T, C)`` with what ``sublayer`` makes of it: the same shape."""
         added = sublayer(self.norm(x) if self.norm_first else x)
-        if self.dropout.training:  # one that does nothing would take half as long as a step's layer norm
+        if self.dropout.training:  # dropout that does nothing would still take half as long as a layer norm
             added = self.dropout(added)
         return x + added if self.norm_first else self.norm(x + added)
 

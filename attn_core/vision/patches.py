@@ -42,7 +42,7 @@ class PatchEmbedding(nn.Module):
 class VisionTransformer(nn.Module):
     """A Transformer encoder over the patches of square images: one vector per image.
 
-    ``config`` gives the sizes; its vocabulary goes unread. Before the patches stands a learned class token, whose
+    ``config`` gives the sizes; its vocabulary is not used. Before the patches stands a learned class token, whose
     vector is the image's; without ``class_token`` the image's is the mean of its patches'. ``mechanism`` is called once
     for each layer. ``capture_attention`` collects maps ``(B, H, 1 + R, 1 + R)``, the class token first.
 
