@@ -191,7 +191,7 @@ def test_the_sitemap_lists_every_page_that_one_may_look_for():
 def test_each_page_has_a_description_of_its_own():
     described = {}
     for page in site.pages():
-        if page not in ("404.html", "search.html", "genindex.html", "reference/references.html"):  # which have no sentence
+        if page not in ("404.html", "search.html", "genindex.html", "reference/references.html"):  # no sentence there
             (tag,) = site.parsed(page).select('meta[name="description"]')
             described[page] = tag["content"]
     assert all(len(text) > 40 for text in described.values()) and len(set(described.values())) == len(described)
