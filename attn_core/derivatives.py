@@ -17,7 +17,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def transformed(*tensors: Tensor | None) -> bool:
-    """Whether ``torch.func`` transforms this call, or a tensor has a tangent of forward mode."""
+    """Whether ``torch.func`` is at work, where no entry can be read, or a tensor has a tangent of forward mode."""
     if torch._C._are_functorch_transforms_active():
         return True
     dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds

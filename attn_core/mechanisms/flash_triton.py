@@ -58,8 +58,7 @@ def flash_attention_triton(
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
-    out: Tensor = _Flash.apply(q, k, v, mask, bias, causal, factor)
-    return out
+    return _attend(q, k, v, mask, bias, causal, factor)[0]
 
 
 # The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
@@ -162,18 +161,18 @@ def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> t
     return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
 
 
-class _Flash(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        out, logsumexp = _attend(*arguments)
-        ctx.save_for_backward(*arguments[:5], out, logsumexp)
-        ctx.settings = arguments[5:]
-        return out
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+    ctx.set_materialize_grads(False)
 
-    @staticmethod
-    @without_second_derivative("flash_attention")
-    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
-        return *_pull_back(grad, *saved, *ctx.settings), *[None] * 4
+
+@without_second_derivative("flash_attention")
+def _backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
+    return *_pull_back(grad, *saved, ctx.causal, ctx.scale), None, None, None, None
+
+
+_attend.register_autograd(_backward, setup_context=_save)
 
 
 def _heads_last(x: Tensor, size: int) -> Tensor:

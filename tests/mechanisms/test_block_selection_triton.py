@@ -139,6 +139,18 @@ def test_it_compiles_whole(path):
 
 
 @interpreted
+@pytest.mark.parametrize("strided", [False, True])
+def test_there_is_no_second_derivative(path, strided):
+    mechanism, (q, k, v), _ = drawn("plain")
+    path(True)
+    if strided:  # what the kernels read is then a copy
+        q, k, v = (x.detach().mT.contiguous().mT.requires_grad_() for x in (q, k, v))
+    first = torch.autograd.grad(mechanism(q, k, v).sum(), k, create_graph=True)  # of a constant gradient
+    with pytest.raises(RuntimeError, match="^BlockSelection: expected no second derivative"):
+        torch.autograd.grad(first[0].sum(), k)
+
+
+@interpreted
 def test_the_operator_keeps_to_what_it_says_of_itself():
     mechanism, (q, k, v), mask = drawn("a decoding step")
     blocks, last = mechanism.choose(contract(q, k, v, mask=mask))
