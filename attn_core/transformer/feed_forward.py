@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attn_core.projections import initialise
+
 
 class FeedForward(nn.Module):
     """Two linear layers with ``activation`` between them, ReLU by default: ``(…, C)`` to ``(…, C)``.
@@ -27,7 +29,7 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
-        _initialise(self.hidden, self.out)
+        initialise(self.hidden, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each vector of ``x (…, C)`` on its own: the same shape."""
@@ -50,17 +52,9 @@ class SwiGLU(nn.Module):
         self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
-        _initialise(self.gate, self.hidden, self.out)
+        initialise(self.gate, self.hidden, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each vector of ``x (…, C)`` on its own: the same shape."""
         hidden = functional.silu(self.gate(x)) * self.hidden(x)
         return self.out(self.dropout(hidden) if self.dropout.training else hidden)
-
-
-def _initialise(*layers: nn.Linear) -> None:
-    """After Glorot and Bengio 2010, the biases at zero."""
-    for layer in layers:
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
