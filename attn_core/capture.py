@@ -4,7 +4,7 @@ Nothing stores weights on modules. A module that can show its weights asks ``is_
 the explicit path and hands them to ``record(self, weights)``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     detached ``(B, H, T, S)`` tensor per call. Modules then take their explicit path, which is slower and keeps the
     whole weight matrix. Captures may be nested; each collects for its own model. What checkpointing computes again in a
     backward pass is not collected again; without ``use_reentrant`` that pass belongs inside the block, too, because it
-    takes the path of the first. A model compiled with ``fullgraph=True`` is called without compiling it.
+    takes the path of the first. ``torch.compile(…, fullgraph=True)`` cannot run inside: call the model itself.
     """
     capture = _Capture({module: name for name, module in model.named_modules()}, {})
     token = _active.set((*_active.get(), capture))
@@ -46,21 +46,15 @@ def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
 def is_captured(module: nn.Module) -> bool:
     """Whether a surrounding ``capture_attention`` wants the weights of ``module``."""
-    return bool(_open) and any(module in capture.names for capture in _surrounding())
+    # A backward pass, in which checkpointing computes again, may run in a thread that has another context.
+    return bool(_open) and any(module in x.names for x in (_open if _in_backward() else _active.get()))
 
 
 def record(module: nn.Module, weights: Tensor) -> None:
     """Hand the weights ``(B, H, T, S)`` of one call of ``module`` to every capture that wants them."""
-    if _in_backward():
-        return
-    for capture in _surrounding():
+    for capture in () if _in_backward() else _active.get():
         if module in capture.names:
             capture.maps.setdefault(capture.names[module], []).append(weights.detach())
-
-
-def _surrounding() -> Sequence[_Capture]:
-    # A backward pass may run in a thread of its own, which has another context.
-    return _open if _in_backward() else _active.get()
 
 
 def _in_backward() -> bool:

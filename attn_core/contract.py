@@ -190,7 +190,7 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
     if tensor.device != device:
         raise ValueError(f"{name}: expected device {device}, as the rest, got {tensor.device}")
     sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
-    if tensor.dim() > len(shape) or any(size not in (1, full) for size, full in sizes):
+    if tensor.dim() > len(shape) or any(size != 1 and size != full for size, full in sizes):
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
 
 
@@ -285,22 +285,6 @@ def check_lengths(lengths: Tensor, batch: int, full: str | None = None) -> None:
         raise ValueError(f"lengths: expected at least one token in each {full}, got {shown(lengths.tolist())}")
 
 
-def check_vectors(name: str, x: Tensor, size: int, projection: nn.Module) -> None:
-    """``x`` is floating, ``(batch, length, size)``, and of the device and, without autocast, the dtype of a projection.
-
-    One that is no plain linear layer, as LoRA and quantisation put in its place, judges these itself.
-    """
-    if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
-        raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
-    if not is_plain_linear(projection):
-        return
-    weight = projection.weight
-    if x.device != weight.device:
-        raise ValueError(f"{name}: expected device {weight.device}, the weights', got {x.device}")
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-        raise ValueError(f"{name}: expected dtype {weight.dtype}, the weights', got {x.dtype}")
-
-
 def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
     """``numbers`` are an integer tensor of so many axes."""
     if not isinstance(numbers, Tensor) or numbers.dtype not in INTEGERS or numbers.dim() != axes:
@@ -335,16 +319,6 @@ def can_read(x: Tensor) -> bool:
 def traced() -> bool:
     """Whether PyTorch compiles or transforms this call, so that there are no numbers to read."""
     return torch.compiler.is_compiling() or transformed()
-
-
-def is_plain_linear(*layers: nn.Module) -> bool:
-    """Whether ``weight`` is all that these layers multiply by: LoRA's may still have the attribute of its base."""
-    return all(type(layer) is nn.Linear for layer in layers)
-
-
-def like_parameters(module: nn.Module) -> Tensor:
-    """A floating parameter, for its dtype and device: float32 on the CPU where all are quantised, as they run there."""
-    return next((x for x in module.parameters() if x.is_floating_point()), torch.empty(0, device="cpu"))
 
 
 def is_number(value: object) -> bool:

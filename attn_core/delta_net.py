@@ -8,8 +8,9 @@ from torch.nn import functional
 
 from attn_core import masks
 from attn_core.cache import Cache, RecurrentState
-from attn_core.contract import accum_dtype, check_integer, check_vectors, kind, like_parameters, settings
+from attn_core.contract import accum_dtype, check_integer, kind, settings
 from attn_core.mechanisms.linear import linear_attention
+from attn_core.projections import check_vectors, head_size, initialise, like_parameters
 
 
 class GatedDeltaNet(nn.Module):
@@ -31,13 +32,8 @@ class GatedDeltaNet(nn.Module):
         self, model_dim: int, num_heads: int, *, head_dim: int | None = None, conv_size: int = 4, bias: bool = False
     ) -> None:
         super().__init__()
-        for name, size in {"model_dim": model_dim, "num_heads": num_heads, "conv_size": conv_size}.items():
-            check_integer(name, size)
-        if head_dim is None:
-            if model_dim % num_heads:
-                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-            head_dim = model_dim // num_heads
-        check_integer("head_dim", head_dim)
+        head_dim = head_size(model_dim, num_heads, head_dim)
+        check_integer("conv_size", conv_size)
         self.model_dim, self.num_heads, self.head_dim, self.conv_size = model_dim, num_heads, head_dim, conv_size
         inner = num_heads * head_dim
         self.query_key_value = nn.Linear(model_dim, 3 * inner, bias=bias)
@@ -46,10 +42,7 @@ class GatedDeltaNet(nn.Module):
         self.gate = nn.Linear(model_dim, inner, bias=bias)
         self.norm = nn.RMSNorm(head_dim, eps=1e-6)
         self.out = nn.Linear(inner, model_dim, bias=bias)
-        for layer in (self.query_key_value, self.step, self.rate, self.gate, self.out):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+        initialise(self.query_key_value, self.step, self.rate, self.gate, self.out)
         # A token decays the state by exp(−speed · softplus(step)): at first by a factor from exp(−1.6) to exp(−.001).
         self.log_speed = nn.Parameter(torch.empty(num_heads).uniform_(1.0, 16.0).log())
         steps = torch.empty(num_heads).uniform_(math.log(0.001), math.log(0.1)).exp()

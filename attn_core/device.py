@@ -16,10 +16,7 @@ def default_device() -> torch.device:
 
 
 def in_tiles(device: torch.device) -> bool:
-    """Whether a mechanism works tile by tile; otherwise it launches each operation once, whatever the sizes are.
-
-    So it does while PyTorch traces: what was traced for one length then serves others.
-    """
+    """Whether a mechanism works tile by tile; otherwise, and while PyTorch traces, each operation comes once."""
     return device.type in TILED and not torch.compiler.is_compiling()
 
 

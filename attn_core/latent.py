@@ -10,19 +10,17 @@ from torch import Tensor, nn
 from attn_core import masks
 from attn_core.cache import Cache, KeyValueCache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import (
-    check_factory,
-    check_integer,
-    check_mask,
-    check_mechanism,
-    check_vectors,
-    is_plain_linear,
-    kind,
-    like_parameters,
-    settings,
-)
+from attn_core.contract import check_factory, check_integer, check_mask, check_mechanism, kind, settings
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Rotary
+from attn_core.projections import (
+    check_vectors,
+    head_size,
+    initialise,
+    is_plain_linear,
+    like_parameters,
+    like_projected,
+)
 
 
 class LatentAttention(nn.Module):
@@ -61,14 +59,9 @@ class LatentAttention(nn.Module):
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("num_heads", num_heads)
-        if head_dim is None:
-            if model_dim % num_heads:
-                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-            head_dim = model_dim // num_heads
-        for name, size in {"latent_dim": latent_dim, "rotary_dim": rotary_dim, "head_dim": head_dim}.items():
-            check_integer(name, size)
+        head_dim = head_size(model_dim, num_heads, head_dim)
+        check_integer("latent_dim", latent_dim)
+        check_integer("rotary_dim", rotary_dim)
         if rotary_dim % 2:
             raise ValueError(f"rotary_dim: expected an even size, since entries are rotated in pairs, got {rotary_dim}")
         check_factory("norm", norm)
@@ -87,11 +80,7 @@ class LatentAttention(nn.Module):
             self.query = nn.Linear(query_latent_dim, query_dim, bias=False)
         self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
         self.positions = Rotary(rotary_dim, base=base)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        initialise(*(module for module in self.modules() if isinstance(module, nn.Linear)))
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
 
@@ -176,12 +165,7 @@ class LatentAttention(nn.Module):
 
         The latents are its keys, and its values have no entries.
         """
-        weight = like_parameters(self)
-        kind_of = weight.device.type
-        # Under autocast the projections come out in its dtype.
-        dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
-        size = self.latent_dim + self.rotary_dim
-        return KVCache(batch_size, 1, capacity, size, value_dim=0, dtype=dtype, device=weight.device)
+        return KVCache(batch_size, 1, capacity, self.latent_dim + self.rotary_dim, value_dim=0, **like_projected(self))
 
     extra_repr = settings
 

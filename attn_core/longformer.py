@@ -6,10 +6,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer, check_vectors, is_plain_linear, kind, settings
+from attn_core.contract import check_integer, kind, settings
 from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
+from attn_core.projections import check_vectors, head_size, initialise, is_plain_linear
 
 
 class LongformerAttention(nn.Module):
@@ -32,23 +33,16 @@ class LongformerAttention(nn.Module):
 
     def __init__(self, model_dim: int, num_heads: int, window: int, *, dilation: int = 1, bias: bool = True) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("num_heads", num_heads)
-        if model_dim % num_heads:
-            raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
         check_integer("window", window, at_least=0)
         check_integer("dilation", dilation)
-        self.num_heads, self.head_dim = num_heads, model_dim // num_heads
+        self.num_heads, self.head_dim = num_heads, head_size(model_dim, num_heads)
         self.window, self.dilation = window, dilation
         self.query, self.key, self.value = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3))
         self.query_global, self.key_global, self.value_global = (
             nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3)
         )
         self.out = nn.Linear(model_dim, model_dim, bias=bias)
-        for projection in (self.query, self.key, self.value, self.out):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        initialise(self.query, self.key, self.value, self.out)
         for name in ("query", "key", "value"):
             getattr(self, f"{name}_global").load_state_dict(getattr(self, name).state_dict())
 

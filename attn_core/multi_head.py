@@ -16,14 +16,13 @@ from attn_core.contract import (
     check_integer,
     check_mask,
     check_mechanism,
-    check_vectors,
     kind,
-    like_parameters,
     settings,
     shown,
 )
 from attn_core.mechanisms.dense import Dense, is_plain_softmax
 from attn_core.positions import RelativePositions
+from attn_core.projections import check_vectors, head_size, initialise, like_projected
 
 
 class MultiHeadAttention(nn.Module):
@@ -68,17 +67,12 @@ class MultiHeadAttention(nn.Module):
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("num_heads", num_heads)
         check_flags(bias=bias, share_query_key=share_query_key, gate=gate)
-        if head_dim is None:
-            if model_dim % num_heads:
-                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-            head_dim = model_dim // num_heads
+        head_dim = head_size(model_dim, num_heads, head_dim)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         key_dim = model_dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
-        sizes = {"head_dim": head_dim, "num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
+        sizes = {"num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
         for name, size in sizes.items():
             check_integer(name, size)
         if num_heads % num_kv_heads:
@@ -104,10 +98,7 @@ class MultiHeadAttention(nn.Module):
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
-        for projection in (self.query, self.key, self.value, self.out, *([] if self.gate is None else [self.gate])):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        initialise(self.query, self.key, self.value, self.out, *([] if self.gate is None else [self.gate]))
 
     def forward(
         self,
@@ -194,11 +185,7 @@ class MultiHeadAttention(nn.Module):
 
         It passes no gradient back: call the layer inside ``torch.no_grad()``.
         """
-        weight = like_parameters(self)
-        kind_of = weight.device.type
-        # Under autocast the projections come out in its dtype.
-        dtype = torch.get_autocast_dtype(kind_of) if torch.is_autocast_enabled(kind_of) else weight.dtype
-        return KVCache(batch_size, self.num_kv_heads, capacity, self.head_dim, dtype=dtype, device=weight.device)
+        return KVCache(batch_size, self.num_kv_heads, capacity, self.head_dim, **like_projected(self))
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":

@@ -175,7 +175,7 @@ X = torch.zeros(2, 3, 4)
         (lambda: Sinusoidal(4, base="2"), "base: expected a finite number above 0, got '2'"),
         (lambda: Sinusoidal(4)(X[0]), r"x: expected a floating tensor of shape \(batch, length, 4\)"),
         (lambda: Sinusoidal(5)(X), r"x: expected a floating tensor of shape \(batch, length, 5\)"),
-        (lambda: Sinusoidal(4)(X, offset=-1), "offset: expected an integer of at least 0, or a tensor of them, got -1"),
+        (lambda: Sinusoidal(4)(X, offset=-1), "offset: expected an integer of at least 0, got -1"),
         (
             lambda: Sinusoidal(4)(X, offset=torch.tensor([1])),
             r"offset: expected an int64 or int32 tensor of shape \(2,\)",

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_integer, check_vectors, settings
+from attn_core.contract import check_integer, settings
 from attn_core.mechanisms.dense import attention, attention_with_weights
+from attn_core.projections import check_vectors, head_size, initialise
 
 
 def blend(x: Tensor, context: Tensor, weight: Tensor) -> Tensor:
@@ -40,20 +41,12 @@ class ContextAttention(nn.Module):
 
     def __init__(self, model_dim: int, num_heads: int, *, context_dim: int) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("num_heads", num_heads)
+        self.num_heads, self.head_dim, self.context_dim = num_heads, head_size(model_dim, num_heads), context_dim
         check_integer("context_dim", context_dim)
-        if model_dim % num_heads:
-            raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-        self.num_heads, self.head_dim, self.context_dim = num_heads, model_dim // num_heads, context_dim
         self.query, self.key, self.value, self.out = (nn.Linear(model_dim, model_dim) for _ in range(4))
         self.query_context, self.key_context = (nn.Linear(context_dim, model_dim, bias=False) for _ in range(2))
         self.query_gate, self.key_gate = (nn.Linear(2 * model_dim, 1) for _ in range(2))
-        for projection in self.children():
-            if isinstance(projection, nn.Linear):
-                nn.init.xavier_uniform_(projection.weight)
-                if projection.bias is not None:
-                    nn.init.zeros_(projection.bias)
+        initialise(*(layer for layer in self.children() if isinstance(layer, nn.Linear)))
 
     extra_repr = settings
 

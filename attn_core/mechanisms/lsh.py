@@ -126,7 +126,7 @@ class LSHAttention(Mechanism):
         if buckets == 1:
             return torch.zeros(x.shape[0], self.rounds, tokens, dtype=torch.long, device=x.device)
         axes = _axes(self.seed, self.rounds, size, buckets // 2).to(x.device, x.dtype, non_blocking=True)
-        return (x @ axes).unflatten(2, (self.rounds, -1)).argmax(-1).mT
+        return (x @ axes).unflatten(2, (self.rounds, -1)).argmax(-1).mT.contiguous()
 
 
 @torch.compiler.assume_constant_result  # a generator cannot be traced

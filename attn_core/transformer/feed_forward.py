@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.contract import check_dropout, check_integer
+from attn_core.projections import initialise
 
 
 class FeedForward(nn.Module):
@@ -33,7 +34,7 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
-        _initialise(self.hidden, self.out)
+        initialise(self.hidden, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each vector of ``x (…, C)`` on its own: the same shape."""
@@ -60,7 +61,7 @@ class SwiGLU(nn.Module):
         self.hidden = nn.Linear(model_dim, hidden_dim, bias=bias)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(hidden_dim, model_dim, bias=bias)
-        _initialise(self.gate, self.hidden, self.out)
+        initialise(self.gate, self.hidden, self.out)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each vector of ``x (…, C)`` on its own: the same shape."""
@@ -72,11 +73,3 @@ def _check(model_dim: int, hidden_dim: int, dropout: float) -> None:
     check_integer("model_dim", model_dim)
     check_integer("hidden_dim", hidden_dim)
     check_dropout(dropout)
-
-
-def _initialise(*layers: nn.Linear) -> None:
-    """After Glorot and Bengio 2010, the biases at zero."""
-    for layer in layers:
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
