@@ -58,8 +58,8 @@ def translate(
         encoded = [torch.tensor([*source_vocab.encode(sentences[i]), source_vocab.EOS]) for i in chosen]
         source = pad(encoded).to(device)
         lengths = torch.tensor([len(row) for row in encoded], device=device)
-        ids = {"begin_id": target_vocab.BOS, "end_ids": (target_vocab.EOS,)}
-        hypotheses = search(model, source, lengths, max_length=max_length, **ids)
+        limits = {"max_length": max_length, "begin_id": target_vocab.BOS, "end_ids": (target_vocab.EOS,)}
+        hypotheses = search(model, source, lengths, **limits)
         for i, row, hypothesis in zip(chosen, encoded, hypotheses, strict=True):
             ids, log_probability, attention, finished = hypothesis
             attention = None if attention is None else attention[:, : len(row)].cpu()

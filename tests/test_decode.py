@@ -8,7 +8,8 @@ from torch import nn
 from attn_book.data import Pair, Vocab
 from attn_book.teacher_forcing import teacher_forced_attention, teacher_forced_heads
 from attn_book.translation import translate
-from attn_core.decode import beam, greedy
+from attn_core.decode import beam, greedy, sample
+from attn_core.decode.hypothesis import evaluating
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS
@@ -28,8 +29,9 @@ class TableState(NamedTuple):
 class TableModel(nn.Module):
     """Logits that depend on the source row and the last two tokens, at random: a search has real choices to make."""
 
-    def __init__(self, *, vocab=7, rows=3, attends=True, seed=0):
+    def __init__(self, *, vocab=7, rows=3, attends=True, seed=0, dropout=0.0):
         super().__init__()
+        self.dropout, self.frozen = nn.Dropout(dropout), nn.Dropout(dropout).eval()
         generator = torch.Generator().manual_seed(seed)
         self.table = nn.Parameter(2 * torch.randn(rows, vocab, vocab, vocab, generator=generator))
         with torch.no_grad():  # <pad>, <bos> and <unk> never come
@@ -44,7 +46,8 @@ class TableModel(nn.Module):
         past = torch.stack([state.past[:, 1], tokens], dim=1)
         # A map that says which token it was paid for, so that the test can follow it through the beams.
         weights = nn.functional.one_hot(tokens, 7).float() if self.attends else None
-        return self.table[state.row, past[:, 0], past[:, 1]], TableState(past, state.row, weights)
+        logits = self.dropout(self.table[state.row, past[:, 0], past[:, 1]])
+        return logits, TableState(past, state.row, weights)
 
 
 def log_probability(model, row, ids):
@@ -56,11 +59,11 @@ def log_probability(model, row, ids):
     return total
 
 
-def everything(max_length):
-    """All sentences that end within max_length tokens, <eos> counted."""
+def everything(max_length, ends=(EOS,)):
+    """All sentences that end within max_length tokens, their end counted."""
     for length in range(max_length):
-        for words in itertools.product([4, 5, 6], repeat=length):
-            yield [*words, EOS]
+        for words in itertools.product(sorted({EOS, 4, 5, 6} - set(ends)), repeat=length):
+            yield from ([*words, end] for end in ends)
 
 
 rows = torch.tensor([[0], [1], [2]])
@@ -69,12 +72,13 @@ ones = torch.ones(3, dtype=torch.long)
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0])
-def test_a_wide_beam_finds_the_best_sentence_of_all(seed, penalty):
+@pytest.mark.parametrize("ends", [(EOS,), (5,), (EOS, 6)])
+def test_a_wide_beam_finds_the_best_sentence_of_all(seed, penalty, ends):
     model = TableModel(seed=seed)
-    found = beam(model, rows, ones, max_length=4, beam_size=40, length_penalty=penalty)
+    found = beam(model, rows, ones, max_length=4, beam_size=40, length_penalty=penalty, end_ids=ends)
     for row, hypothesis in enumerate(found):
-        best = max(everything(4), key=lambda ids: log_probability(model, row, ids) / len(ids) ** penalty)
-        assert [*hypothesis.ids, EOS] == best
+        best = max(everything(4, ends), key=lambda ids: log_probability(model, row, ids) / len(ids) ** penalty)
+        assert hypothesis.ids == best[:-1]
         assert hypothesis.finished
         assert hypothesis.log_probability == pytest.approx(log_probability(model, row, best), abs=1e-4)
 
@@ -97,6 +101,58 @@ def test_greedy_takes_the_likeliest_token_and_knows_its_probability():
             past = [past[1], expected[-1]]
         assert hypothesis.ids == [token for token in expected if token != EOS]
         assert hypothesis.log_probability == pytest.approx(log_probability(model, row, expected), abs=1e-4)
+
+
+def test_a_sentence_begins_and_ends_with_the_given_ids():
+    model = TableModel(seed=3)
+    free = greedy(model, rows, ones, max_length=8, begin_id=6, end_ids=())
+    for ours, whole in zip(greedy(model, rows, ones, max_length=8, begin_id=6, end_ids=(4, EOS)), free, strict=True):
+        assert not whole.finished and len(whole.ids) == 8
+        ends = [place for place, token in enumerate(whole.ids) if token in (4, EOS)]
+        assert ours.ids == whole.ids[: ends[0] if ends else 8] and ours.finished == bool(ends)
+        assert whole.ids[0] == int(model.table[free.index(whole), 0, 6].argmax())
+
+
+BAD = [float("nan"), float("inf"), -float("inf")]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("search", [greedy, sample, beam])
+def test_logits_without_a_greatest_number_are_refused_while_their_sentence_goes_on(search, bad):
+    model = TableModel()
+    with torch.no_grad():
+        model.table[0, :, Vocab.BOS, EOS], model.table[1:, ..., EOS] = 1e9, -1e9
+        model.table[0, :, EOS:] = bad  # after the first sentence has ended
+    first, *others = search(model, rows, ones, max_length=4)
+    assert first.finished and not first.ids and all(len(other.ids) == 4 for other in others)
+    with torch.no_grad():
+        model.table[2, Vocab.BOS] = bad
+    with pytest.raises(ValueError, match="^logits: expected a finite greatest logit in each row, got NaN or an inf"):
+        search(model, rows, ones, max_length=4)
+
+
+@pytest.mark.parametrize("search", [greedy, beam])
+def test_every_module_is_evaluated_and_left_in_its_own_mode(search):
+    model = TableModel(dropout=0.5).train()
+    model.frozen.eval()
+    assert search(model, rows, ones, max_length=4)[0][:2] == search(model.eval(), rows, ones, max_length=4)[0][:2]
+    model.train().frozen.eval()
+    search(model, rows, ones, max_length=4)
+    assert [module.training for module in model.modules()] == [True, True, False]
+
+
+def test_the_last_who_evaluates_puts_the_modes_back_in_whatever_order_they_leave():
+    inner = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())
+    outer = nn.Sequential(inner, nn.Dropout())
+    before = [module.training for module in outer.modules()]
+    for order in itertools.permutations(range(3)):
+        users = [evaluating(outer), evaluating(inner), evaluating(outer)]
+        for user in users:
+            user.__enter__()
+        for place in order:
+            assert not any(module.training for module in inner.modules())
+            users[place].__exit__(None, None, None)
+        assert [module.training for module in outer.modules()] == before == [True, True, True, False, True]
 
 
 @pytest.mark.parametrize("search", [greedy, beam])

@@ -205,10 +205,10 @@ PROMPTS = [[4, 5, 6, 7], [8], [7, 7, 4], [6, 4, 8, 5, 5]]
 
 
 @torch.no_grad()
-def uncached(model, prompt, max_new_tokens, pick):
+def uncached(model, prompt, max_new_tokens, pick, ends=(EOS,)):
     """All tokens anew at each step; a prompt by itself."""
     ids, total, new = list(prompt), 0.0, []
-    while len(new) < max_new_tokens and (not new or new[-1] != EOS):
+    while len(new) < max_new_tokens and (not new or new[-1] not in ends):
         logits = model(torch.tensor([ids]))[:, -1]
         new.append(int(pick(logits)[0]))
         ids.append(new[-1])
@@ -236,6 +236,43 @@ def test_ragged_prompts_go_on_as_each_alone_and_without_a_cache(kind, pick):
             finished.append(h.finished)
     if pick is third:
         assert 6 <= sum(finished) < len(finished)
+
+
+@pytest.mark.parametrize("ends", [(), (7,), (4, 5)])
+def test_a_text_ends_with_the_given_ids(ends):
+    model = language_model().eval()
+    for h, prompt in zip(generate(model, PROMPTS, max_new_tokens=20, pick=third, end_ids=ends), PROMPTS, strict=True):
+        expected, total = uncached(model, prompt, 20, third, ends)
+        assert h.finished == (expected[-1] in ends) and h.ids == expected[: len(expected) - h.finished]
+        assert h.log_probability == pytest.approx(total, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [torch.tensor([[4, 5], [6, 7]]), [torch.tensor([4, 5]), (6, 7)], torch.tensor([[4, 5], [6, 7]]).numpy()],
+    ids=["a tensor", "rows of two kinds", "an array"],
+)
+def test_prompts_may_be_tensors_and_arrays(prompts):
+    assert generate(language_model(), prompts, max_new_tokens=3) == generate(
+        language_model(), [[4, 5], [6, 7]], max_new_tokens=3
+    )
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("pick", [argmax, Sampler(), lambda logits: torch.full((len(logits),), 5)])
+def test_bad_logits_are_refused(bad, pick):
+    model = language_model().eval()
+    step, calls = model.step, []
+
+    def breaks(tokens, state):
+        logits, state = step(tokens, state)
+        calls.append(1)
+        return (torch.full_like(logits, bad) if len(calls) == 2 else logits), state
+
+    model.step = breaks
+    with pytest.raises(ValueError, match="^logits: expected a finite greatest logit in each row"):
+        generate(model, PROMPTS, max_new_tokens=9, pick=pick, end_ids=())
+    assert len(calls) == 2
 
 
 def test_one_prompt_draws_as_a_loop_without_a_cache():

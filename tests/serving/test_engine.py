@@ -156,6 +156,14 @@ GOOD = Request([3, 5, 7], 9)
         (lambda: Request([1], 3, stop_strings="end"), r"stop_strings: expected strings that are not empty, got 'end'"),
         (lambda: Request([1], 3, stop_strings=[""]), r"stop_strings: expected strings that are not empty"),
         (lambda: Request([1], 3, stop_strings=iter(["a"])), r"stop_strings: expected strings that are not empty"),
+        (lambda: Request([True], 3), r"prompt: expected an integer of at least 0, got True"),
+        (lambda: Request(torch.tensor([[1]]), 3), r"prompt: expected an integer of at least 0, got \[1\]"),
+        (lambda: Request([1], 3, min_tokens=4), r"min_tokens: expected an integer from 0 to 3, got 4"),
+        (lambda: Request([1], 3, logit_bias=[1]), r"logit_bias: expected \{id: number below infinity\}, got \[1\]"),
+        (lambda: Request([1], 3, logit_bias={1: math.nan}), r"logit_bias: expected .*, got \{1: nan\}"),
+        (lambda: Request([1], 3, logit_bias={1: math.inf}), r"logit_bias: expected .*, got \{1: inf\}"),
+        (lambda: Request([1], 3, logit_bias={-1: 0}), r"logit_bias: expected an integer of at least 0, got -1"),
+        (lambda: Request([1], 3, logit_bias={VOCAB: 0}), rf"logit_bias: expected token ids from 0 to {VOCAB - 1}"),
         (lambda: Request([1, VOCAB], 3), rf"prompt: expected token ids from 0 to {VOCAB - 1}, got {VOCAB}"),
         (
             lambda: Request([1] * 20, 14),
@@ -293,6 +301,7 @@ def test_it_ends_at_a_stop_token_and_with_a_stop_string():
     completion = engine.add(Request([3, 5], 12, stop_ids=(), stop_strings=["no such", string]))
     engine.run()
     assert completion.ids == free[: text.index(string) + 2] and completion.finish_reason == "stop"
+    assert completion.text == text[: text.index(string)]
 
 
 def test_an_error_of_one_request_reaches_no_other():
