@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup proofread book test lint unit coverage quick check notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup proofread repository book test lint unit coverage quick check notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -110,6 +110,9 @@ api: setup  ## write the page of public names
 heads: setup  ## write into each chapter's opening how long it takes
 	@$(PY) website/heads.py
 	@$(PY) website/execute.py chapters/instructors.ipynb
+
+repository: setup  ## give a fork its own address everywhere (URL=https://github.com/OWNER/NAME)
+	@$(PY) website/repository.py "$(URL)"
 
 number: setup  ## number the chapters as _toc.yml lists them, files and mentions
 	@$(PY) website/number.py

@@ -3,11 +3,13 @@
 import re
 import tomllib
 
+import pytest
 import yaml
 
 import attn_core
 from tests.book.built_site import ROOT, repository, settings
 from tests.book.notebooks import launch_cell
+from website.repository import files, readdressed
 
 # An address of a repository on GitHub, up to its name.
 ADDRESS = re.compile(r"https://github\.com/[\w.-]+/[\w-]+")
@@ -39,20 +41,20 @@ def test_the_site_s_address_is_the_repository_s_page():
     assert set(re.findall(r'href="([^"]+)"', config["notfound_context"]["body"])) == {f"/{name}/index.html"}
 
 
-def test_no_file_names_another_address_of_the_book():
-    name = repository().rpartition("/")[2]
-    files = [p for p in ROOT.glob("*.*") if p.suffix in {".md", ".cff", ".toml", ".yml"}]
-    for path in [*files, *(ROOT / ".binder").iterdir(), *(ROOT / "recorded").glob("*.md")]:
-        for found in ADDRESS.findall(path.read_text(encoding="utf-8")):
-            assert found == repository() or not found.endswith(f"/{name}"), path.name
+def test_a_fork_gets_its_own_address_everywhere():
+    theirs = "https://github.com/some-school/our-course"
+    for path in files():
+        text = path.read_text(encoding="utf-8")
+        moved = readdressed(text, repository(), theirs)
+        assert readdressed(moved, theirs, repository()) == text, path
+        assert not re.search(r"attention-book(/attention-book|\.github\.io)", moved), path
+        assert ("some-school/our-course" in moved) == (repository().removeprefix("https://github.com/") in text), path
 
 
-def test_readme_buttons_use_the_address():
-    short = repository().removeprefix("https://github.com/")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    hosts = r"https://(?:colab\.research\.google\.com/github|mybinder\.org/v2/gh)/([\w.-]+/[\w-]+)"
-    found = re.findall(hosts, text)
-    assert found and set(found) == {short}
+@pytest.mark.parametrize("url", ["github.com/a/b", "https://example.org/a/b", "https://github.com/a"])
+def test_an_address_of_another_form_is_refused(url):
+    with pytest.raises(ValueError, match="^URL: expected"):
+        readdressed("", repository(), url)
 
 
 def test_the_citation_file_is_valid():
