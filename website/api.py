@@ -21,7 +21,7 @@ headings are modules of `attn_core`, so `from attn_core.masks import causal` imp
 The contract that all mechanisms share is shown by `help(attn_core)`.
 """
 LEFT_OUT = (
-    *("attn_core.contract", "attn_core.device"),
+    *("attn_core.contract", "attn_core.device", "attn_core.projections"),
     *("attn_core.mechanisms.flash_triton", "attn_core.mechanisms.block_selection_triton"),
 )
 """Modules for those who change the package rather than use it, or whose names stand at the top already."""
