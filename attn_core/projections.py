@@ -33,7 +33,7 @@ def is_plain_linear(*layers: nn.Module) -> bool:
 
 
 def check_vectors(name: str, x: Tensor, size: int, projection: nn.Module) -> None:
-    """``x`` is floating, ``(batch, length, size)``, and of the device and dtype of a projection that is a plain one."""
+    """``x`` is floating, ``(batch, length, size)``, and of the device and dtype of a plain ``projection``."""
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != size:
         raise ValueError(f"{name}: expected a floating tensor of shape (batch, length, {size}), got {kind(x)}")
     weight: Any = projection.weight if is_plain_linear(projection) else x
