@@ -145,6 +145,14 @@ class Mechanism(nn.Module):
     extra_repr = settings
 
 
+def with_weights(mechanism: Any, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """The output and the weights of any callable of the contract, or a ``ValueError`` if it has no weights to show."""
+    if not hasattr(mechanism, "with_weights"):
+        raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(mechanism)}")
+    out, weights = mechanism.with_weights(q, k, v, **options)
+    return out, weights
+
+
 def accum_dtype(x: Tensor) -> torch.dtype:
     """The dtype in which sums over ``x`` are kept: float32, or float64 where ``x`` has it."""
     return torch.promote_types(x.dtype, torch.float32)

@@ -74,7 +74,7 @@ class GatedDeltaNet(nn.Module):
             raise ValueError(f"mask: expected None, since nothing in a state can be hidden, got {kind(mask)}")
         if cache is None and lengths is not None:
             raise ValueError("lengths: expected a cache with them; without one, padding after a text changes nothing")
-        if cache is not None and not (isinstance(cache, RecurrentState) and cache.mechanism is self):
+        if cache is not None and not (isinstance(cache, RecurrentState) and cache.layer is self):
             raise ValueError(f"cache: expected one that this layer's new_cache made, got {kind(cache)}")
         tokens = x.shape[1]
         if tokens == 0:

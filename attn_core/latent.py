@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attn_core import masks
-from attn_core.cache import Cache, KeyValueCache, KVCache, rollback_on_error
+from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_factory, check_integer, check_mask, check_mechanism, kind, settings
+from attn_core.contract import check_factory, check_integer, check_mechanism, settings, with_weights
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Rotary
 from attn_core.projections import (
@@ -112,10 +111,9 @@ class LatentAttention(nn.Module):
             return self.attend(*self.project(x), mask=mask, bias=bias, causal=causal)
         if not causal:
             raise ValueError("cache: expected causal=True with it, since it continues a sequence, got causal=False")
-        if not isinstance(cache, KeyValueCache):
-            raise ValueError(f"cache: expected one of keys and values, as new_cache gives, got {kind(cache)}")
         with rollback_on_error([cache]):  # a call that failed can be made again
-            return self._continue(x, cache, lengths, mask, bias)
+            q, latents = self.project(x, cache.before)
+            return cache.attend(self, q, latents, latents[..., :0], mask=mask, bias=bias, lengths=lengths)
 
     def project(self, x: Tensor, before: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         """The heads' queries ``(B, H, T, D + R)`` and the latents ``(B, 1, T, L + R)`` of ``x (B, T, model_dim)``.
@@ -141,7 +139,7 @@ class LatentAttention(nn.Module):
         latent, rotary_key = latents.split((self.latent_dim, self.rotary_dim), -1)
         k, v = (self._split(up(latent[:, 0])) for up in (self.key, self.value))
         k = torch.cat([k, rotary_key.expand(-1, self.num_heads, -1, -1)], -1)
-        return self._merge(self._attend_heads(q, k, v, **options))
+        return self._merge(self._weigh(q, k, v, **options))
 
     def attend_absorbed(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
         """The absorbed form: attend to the latents themselves, one key-value head for all heads.
@@ -157,7 +155,7 @@ class LatentAttention(nn.Module):
         q = torch.cat([torch.einsum("bhtd,hdl->bhtl", content, up_key), rotary], -1)
         # As values the latents keep their rotary part, which is dropped afterwards: without it they would be copied.
         scale = 1 / math.sqrt(self.head_dim + self.rotary_dim)
-        means = self._attend_heads(q, latents, latents, scale=scale, **options)[..., : self.latent_dim]
+        means = self._weigh(q, latents, latents, scale=scale, **options)[..., : self.latent_dim]
         return self._merge(torch.einsum("bhtl,hdl->bhtd", means, up_value))
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
@@ -169,39 +167,21 @@ class LatentAttention(nn.Module):
 
     extra_repr = settings
 
-    def _continue(
-        self, x: Tensor, cache: KeyValueCache, lengths: Tensor | None, mask: Tensor | None, bias: Tensor | None
-    ) -> Tensor:
-        """Attend from each row's next tokens to what is cached and to themselves, causally."""
-        held, uniform = cache.lengths, cache.uniform and lengths is None
-        if not uniform and getattr(self.mechanism, "aligned_only", False):
-            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
-            expected = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
-            raise ValueError(f"{name}: expected {expected}, got {counts}")
-        q, new = self.project(x, cache.longest if uniform else held)
-        latents, _ = cache.append(new, new[..., :0], lengths)
-        queries, keys = x.shape[1], latents.shape[2]
-        if not uniform:  # the last query of a row is not aligned with the last key of the longest row
-            past = masks.causal(queries, keys, held)
-            if mask is not None:
-                check_mask(mask, (x.shape[0], self.num_heads, queries, keys), x.device)
-            mask = past if mask is None else mask & past
+    def attend_heads(self, q: Tensor, k: Tensor, v: Tensor, *, before: Tensor | None = None, **options: Any) -> Tensor:
+        """What a cache calls with all latents as ``k``: the layer's output, in the form that costs less."""
         # Absorbed, no latent is projected, but each pair of query and key takes longer products: that pays for few
         # queries. Both sides count half the multiplications of one head, less those that the forms share.
         up, longer = self.latent_dim * self.head_dim, self.latent_dim - self.head_dim
-        absorb = queries * (keys * longer + up) < keys * up
-        form = self.attend_absorbed if absorb else self.attend
-        return form(q, latents, mask=mask, bias=bias, causal=uniform)
+        absorb = q.shape[2] * (k.shape[2] * longer + up) < k.shape[2] * up
+        return (self.attend_absorbed if absorb else self.attend)(q, k, **options)
 
-    def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    def _weigh(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The heads' outputs; their weights are recorded where they are captured."""
-        if not is_captured(self):
-            return self.mechanism(q, k, v, **options)
-        if not hasattr(self.mechanism, "with_weights"):
-            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
-        out, weights = self.mechanism.with_weights(q, k, v, **options)
-        record(self, weights)
-        return out
+        if is_captured(self):
+            out, weights = with_weights(self.mechanism, q, k, v, **options)
+            record(self, weights)
+            return out
+        return self.mechanism(q, k, v, **options)
 
     def _split(self, x: Tensor) -> Tensor:
         """``(B, n, H · size)`` to ``(B, H, n, size)``."""

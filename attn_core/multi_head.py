@@ -1,26 +1,25 @@
 """Multi-head attention: projections, heads, grouped key-value heads, positions, a cache; around any mechanism."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attn_core import masks
-from attn_core.cache import Cache, KeyValueCache, KVCache, PackedKVCache, RecurrentState, rollback_on_error
+from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
 from attn_core.contract import (
     check_bias,
     check_factory,
     check_flags,
     check_integer,
-    check_mask,
     check_mechanism,
     kind,
     settings,
     shown,
+    with_weights,
 )
-from attn_core.mechanisms.dense import Dense, is_plain_softmax
+from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
 from attn_core.projections import check_vectors, head_size, initialise, like_projected
 
@@ -132,14 +131,16 @@ class MultiHeadAttention(nn.Module):
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
             k, v = self.project_kv(queries if keys is None else keys, values)
-            if keys is None and self.key is self.query:
-                q, bias = self._project_q(queries, k, 0, bias, shared=k)
-                return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
-            return self.attend(queries, k, v, mask=mask, bias=bias, causal=causal)
+            shared = keys is None and self.key is self.query
+            q = k if shared else self._project(queries, self.query, self.query_norm, k.shape[2] - queries.shape[1])
+            return self._merge(self.attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
         if keys is not None or values is not None or not causal:
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         with rollback_on_error([cache]):  # a call that failed can be made again
-            return self._continue(queries, cache, lengths, mask, bias)
+            before = cache.before
+            k, v = self._project(queries, self.key, self.key_norm, before), self._split(self.value(queries))
+            q = k if self.key is self.query else self._project(queries, self.query, self.query_norm, before)
+            return self._merge(cache.attend(self, q, k, v, mask=mask, bias=bias, lengths=lengths), queries)
 
     def project_kv(self, keys: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project keys and values once, for queries that come later: ``(B, G, S, D)`` each.
@@ -151,7 +152,7 @@ class MultiHeadAttention(nn.Module):
         check_vectors("values", values, self.value_dim, self.value)
         if values.shape[:2] != keys.shape[:2]:
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
-        return self._project(keys, values, 0)
+        return self._project(keys, self.key, self.key_norm, 0), self._split(self.value(values))
 
     def attend(
         self,
@@ -168,17 +169,39 @@ class MultiHeadAttention(nn.Module):
         Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
         """
         check_vectors("queries", queries, self.model_dim, self.query)
-        q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
-        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
+        q = self._project(queries, self.query, self.query_norm, k.shape[2] - queries.shape[1])
+        return self._merge(self.attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
 
     def attend_with_weights(
         self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
     ) -> tuple[Tensor, Tensor]:
         """``attend`` by the mechanism's explicit path: the output, and the weights ``(B, H, T, S)`` of each head."""
         check_vectors("queries", queries, self.model_dim, self.query)
-        q, bias = self._project_q(queries, k, k.shape[2] - queries.shape[1], bias)
-        out, weights = self._with_weights(q, k, v, bias=bias, **options)
+        q = self._project(queries, self.query, self.query_norm, k.shape[2] - queries.shape[1])
+        out, weights = with_weights(self.mechanism, q, k, v, bias=self._with_positions(q, k, bias), **options)
+        record(self, weights)
         return self._merge(out, queries), weights
+
+    def attend_heads(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        bias: Tensor | None = None,
+        before: Tensor | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The heads' outputs ``(B, H, T, D)``, from q, k and v in heads; a cache calls it with all keys and values.
+
+        ``before (B,)`` counts the keys before each row's first query: S − T in each row, unless it is given.
+        """
+        bias = self._with_positions(q, k, bias, before)
+        if is_captured(self):
+            out, weights = with_weights(self.mechanism, q, k, v, bias=bias, **options)
+            record(self, weights)
+            return out
+        return self.mechanism(q, k, v, bias=bias, **options)
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
         """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows.
@@ -220,85 +243,28 @@ class MultiHeadAttention(nn.Module):
 
     extra_repr = settings
 
-    def _project(self, keys: Tensor, values: Tensor, before: int | Tensor) -> tuple[Tensor, Tensor]:
-        k, v = self._split(self.key(keys)), self._split(self.value(values))
-        k = k if self.key_norm is None else self.key_norm(k).to(k.dtype)  # autocast gives float32 on CUDA
-        return (k if self.positions is None else self.positions.rotate(k, _positions(keys, before))), v
+    def _project(self, x: Tensor, projection: nn.Module, norm: nn.Module | None, before: int | Tensor) -> Tensor:
+        """Queries or keys ``(B, heads, n, D)`` of vectors ``x (B, n, C)``, normed and rotated."""
+        heads = self._split(projection(x))
+        heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
+        return heads if self.positions is None else self.positions.rotate(heads, _positions(heads, before))
 
-    def _continue(
-        self, queries: Tensor, cache: Cache, lengths: Tensor | None, mask: Tensor | None, bias: Tensor | None
-    ) -> Tensor:
-        """Attend from each row's next tokens to what is cached and to themselves, causally."""
-        held, uniform = cache.lengths, cache.uniform and lengths is None
-        if not uniform and getattr(self.mechanism, "aligned_only", False):
-            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
-            expected = f"rows of one length without padding, as {type(self.mechanism).__name__} needs"
-            raise ValueError(f"{name}: expected {expected}, got {counts}")
-        before = cache.longest if uniform else held
-        k, v = self._project(queries, queries, before)
-        shared = k if self.key is self.query else None
-        if isinstance(cache, RecurrentState):
-            if cache.mechanism is not self.mechanism:
-                names = type(self.mechanism).__name__, type(cache.mechanism).__name__
-                raise ValueError(f"cache: expected the state of this layer's {names[0]}, got one of another {names[1]}")
-            q, bias = self._project_q(queries, k, before, bias, shared)
-            if mask is not None or bias is not None:
-                raise ValueError("cache: expected keys and values beside a mask or a bias, got a recurrent state")
-            return self._merge(cache.attend(q, k, v, lengths), queries)
-        if isinstance(cache, PackedKVCache):
-            q, bias = self._project_q(queries, k, before, bias, shared)
-            if not is_plain_softmax(self.mechanism) or mask is not None or bias is not None or lengths is not None:
-                expected = "Dense() without a soft cap, a mask or a bias beside rows of single tokens"
-                raise ValueError(f"cache: expected {expected}, got {type(self.mechanism).__name__}")
-            return self._merge(cache.attend(q, k, v), queries)
-        k, v = cast(KeyValueCache, cache).append(k, v, lengths)
-        q, bias = self._project_q(queries, k, before, bias, shared)
-        if shared is not None and getattr(self.mechanism, "shared_only", False):
-            # It needs the same tokens as queries and as keys. The outputs of the earlier ones are known already.
-            held_now = masks.length_mask(cache.lengths, k.shape[2])[:, None, None]
-            mask = held_now if mask is None else mask & held_now
-            out = self._attend_heads(k, k, v, mask=mask, bias=bias, causal=True)
-            last = _positions(queries, held).clamp(max=k.shape[2] - 1)
-            return self._merge(out.take_along_dim(last[:, None, :, None], dim=2), queries)
-        if not uniform:  # the last query of a row is not aligned with the last key of the longest row
-            past = masks.causal(queries.shape[1], k.shape[2], held)
-            if mask is not None:
-                check_mask(mask, (queries.shape[0], self.num_heads, *past.shape[2:]), k.device)
-            mask = past if mask is None else mask & past
-        return self._merge(self._attend_heads(q, k, v, mask=mask, bias=bias, causal=uniform), queries)
-
-    def _attend_heads(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        """The heads' outputs ``(B, H, T, D)``; their weights are recorded where they are captured."""
-        return self._with_weights(q, k, v, **options)[0] if is_captured(self) else self.mechanism(q, k, v, **options)
-
-    def _project_q(
-        self, queries: Tensor, k: Tensor, before: int | Tensor, bias: Tensor | None, shared: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The projected queries ``(B, H, T, D)``, or the keys that they share, and the bias with what positions add."""
-        if shared is None:
-            q = self._split(self.query(queries))
-            q = q if self.query_norm is None else self.query_norm(q).to(q.dtype)
-        else:
-            q = shared
+    def _with_positions(
+        self, q: Tensor, k: Tensor, bias: Tensor | None, before: int | Tensor | None = None
+    ) -> Tensor | None:
+        """The bias with what positions add to it."""
         if self.positions is None:
-            return q, bias
-        query_positions = _positions(queries, before)
-        position_bias = self.positions.bias(query_positions, torch.arange(k.shape[2], device=k.device))
-        if position_bias is not None and position_bias.shape[-3] != self.num_heads:
+            return bias
+        before = k.shape[2] - q.shape[2] if before is None else before
+        added = self.positions.bias(_positions(q, before), torch.arange(k.shape[2], device=k.device))
+        if added is None:
+            return bias
+        if added.shape[-3] != self.num_heads:
             raise ValueError(f"positions: expected some for {self.num_heads} heads, got {shown(self.positions)}")
-        if position_bias is not None and bias is not None:
-            check_bias(bias, (queries.shape[0], self.num_heads, queries.shape[1], k.shape[2]), k.device)
-            position_bias = bias + position_bias
-        bias = bias if position_bias is None else position_bias
-        return (self.positions.rotate(q, query_positions) if shared is None else q), bias
-
-    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        if not hasattr(self.mechanism, "with_weights"):
-            raise ValueError(f"mechanism: expected one that has weights to capture, got {kind(self.mechanism)}")
-        out, weights = self.mechanism.with_weights(q, k, v, **options)
-        if is_captured(self):
-            record(self, weights)
-        return out, weights
+        if bias is None:
+            return added
+        check_bias(bias, (*q.shape[:3], k.shape[2]), k.device)
+        return bias + added
 
     def _merge(self, out: Tensor, queries: Tensor) -> Tensor:
         """The heads' outputs ``(B, H, T, D)`` side by side, gated and projected: ``(B, T, model_dim)``."""
@@ -313,7 +279,7 @@ class MultiHeadAttention(nn.Module):
         return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
 
 
-def _positions(x: Tensor, before: int | Tensor) -> Tensor:
-    """The positions ``(n,)`` of ``x (B, n, C)`` after so many others; with ``before (B,)`` one row each, ``(B, n)``."""
-    tokens = torch.arange(x.shape[1], device=x.device)
+def _positions(heads: Tensor, before: int | Tensor) -> Tensor:
+    """The positions ``(n,)`` of ``heads (B, H, n, D)`` after so many others; ``(B, n)`` after ``before (B,)``."""
+    tokens = torch.arange(heads.shape[2], device=heads.device)
     return tokens + (before[:, None] if isinstance(before, Tensor) else before)

@@ -8,16 +8,15 @@ from torch import nn
 from attn_core import (
     AdditiveAttention,
     FlashAttention,
+    GatedDeltaNet,
     KVCache,
     LatentAttention,
-    Performer,
     SlidingWindow,
     attention,
     capture_attention,
     masks,
     transformer,
 )
-from attn_core.cache import BlockPool, BlockTables, PagedKVCache, PerformerState
 from tests import reference
 
 DIM, HEADS, SIZE, LATENT, ROTARY = 12, 3, 5, 6, 4
@@ -287,18 +286,6 @@ def test_ragged_rows_are_reordered_truncated_and_grow_without_being_told_their_l
 
 
 @torch.no_grad()
-def test_latents_lie_in_blocks_as_well():
-    layer, x = make(), draw(2, 9, DIM)
-    tables, pool = BlockTables(8, 3), BlockPool(8, 3, 1, LATENT + ROTARY, value_dim=0, dtype=torch.float64)
-    (cache,) = PagedKVCache.for_layers(tables, [pool], [tables.add_sequence(), tables.add_sequence()])
-    parts = [layer(part, causal=True, cache=cache) for part in x[:, :8].split([4, 1, 3], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True)[:, :8], **CLOSE[torch.float64])
-    cache.reorder(torch.tensor([1, 1]))
-    last = layer(x[[1, 1], 8:], causal=True, cache=cache)
-    torch.testing.assert_close(last, layer(x[[1, 1]], causal=True)[:, 8:], **CLOSE[torch.float64])
-
-
-@torch.no_grad()
 def test_a_mask_and_a_bias_count_the_cached_keys():
     layer, x = make(), draw(1, 5, DIM)
     hidden, bias = torch.tensor([False, False, True, True, True]), draw(HEADS, 5, 5, seed=1)
@@ -405,8 +392,8 @@ def cached(layer=None, cache=None, causal=True, x=X, **options):
         (lambda: make(torch.float32)(X, lengths=torch.tensor([1, 2])), "lengths: expected a cache with them"),
         (lambda: cached(causal=False), "cache: expected causal=True with it, .*, got causal=False"),
         (
-            lambda: cached(cache=PerformerState(Performer(4, 8), 2, 1, value_dim=4)),
-            "cache: expected one of keys and values, as new_cache gives, got PerformerState",
+            lambda: cached(cache=GatedDeltaNet(DIM, HEADS).new_cache(2, 9)),
+            "cache: expected one of keys and values, as new_cache gives, got RecurrentState",
         ),
         (lambda: cached(cache=KVCache(2, HEADS, 9, 4)), r"k: expected shape \(2, 3, T, 4\), got"),
         (lambda: cached(lengths=torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),

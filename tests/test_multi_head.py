@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from attn_book.companion import load_d2l
-from attn_core import AdditiveAttention, Dense, KVCache, MultiHeadAttention, Performer, capture_attention, masks
-from attn_core.cache import PerformerState
+from attn_core import AdditiveAttention, Dense, GatedDeltaNet, KVCache, MultiHeadAttention, capture_attention, masks
 from attn_core.mechanisms.dense import attention_with_weights
 from attn_core.positions import ALiBi, Rotary
 from tests import reference
@@ -397,29 +396,6 @@ def test_shared_queries_and_keys_are_projected_once_with_a_cache(positions):
     assert len(calls) == 3
 
 
-@torch.no_grad()
-def test_a_recurrent_state_takes_no_mask_and_no_bias():
-    layer, x = make(24, 6, mechanism=Performer(4, 8)), draw(2, 5, 24)
-    state = PerformerState(layer.mechanism, 2, 6, value_dim=4)
-    layer(x[:, :3], causal=True, cache=state)
-    for wrong in ({"mask": torch.ones(5) > 0}, {"bias": torch.zeros(5)}):
-        with pytest.raises(ValueError, match="^cache: expected keys and values beside a mask or a bias"):
-            layer(x[:, 3:], causal=True, cache=state, **wrong)
-    torch.testing.assert_close(
-        layer(x[:, 3:], causal=True, cache=state), layer(x, causal=True)[:, 3:], atol=1e-5, rtol=0
-    )
-
-
-@torch.no_grad()
-def test_a_recurrent_state_of_another_mechanism_is_refused():
-    mechanism, x = Performer(4, 8), draw(2, 3, 24)
-    for other in (None, Performer(4, 8)):  # dense attention would silently become the Performer's, or another draw's
-        state = PerformerState(mechanism, 2, 6, value_dim=4)
-        with pytest.raises(ValueError, match="cache: expected the state of this layer's .*, got one of another Perf"):
-            make(24, 6, mechanism=other)(x, causal=True, cache=state)
-        assert state.longest == 0
-
-
 X = torch.zeros(2, 3, 12)
 
 
@@ -452,6 +428,10 @@ X = torch.zeros(2, 3, 12)
         (lambda: make(12, 3)(X, cache=KVCache(2, 3, 9, 4)), "cache: expected causal=True"),
         (lambda: make(12, 3)(X, X, causal=True, cache=KVCache(2, 3, 9, 4)), "cache: expected causal=True and no keys"),
         (lambda: make(12, 3)(X, causal=True, cache=KVCache(2, 3, 9, 4)), "k: expected no gradient"),
+        (
+            lambda: make(12, 3)(X, causal=True, cache=GatedDeltaNet(12, 3).new_cache(2, 9)),
+            "cache: expected one of keys and values, as new_cache gives, got RecurrentState",
+        ),
     ],
 )
 def test_wrong_input_is_named(call, message):
@@ -487,7 +467,7 @@ def test_normed_queries_and_keys_bound_the_scores():
     for weight in (layer.query.weight, layer.key.weight):
         nn.init.normal_(weight, std=100.0)
     k, _ = layer.project_kv(draw(1, 6, 16))
-    q, _ = layer._project_q(draw(1, 6, 16, seed=1), k, 0, None)
+    q = layer._project(draw(1, 6, 16, seed=1), layer.query, layer.query_norm, 0)
     assert (q @ k.mT / 8**0.5).abs().max() <= 8**0.5 + 1e-5  # the largest product of two vectors of length √8
 
 

@@ -4,17 +4,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.cache.protocol import KeyValueCache, check_tokens
-from attn_core.contract import check_integer
+from attn_core import masks
+from attn_core.cache.protocol import Cache, CachedLayer, check_like
+from attn_core.contract import check_integer, check_mask, kind
 
 
-class KVCache(KeyValueCache):
+class KVCache(Cache):
     """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
 
     Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
-    length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. The cache follows the
-    protocol of ``KeyValueCache``; what ``append`` returns are views of the two tensors. ``value_dim`` is 0 where keys
-    serve as values, too, as in latent attention.
+    length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. ``value_dim`` is 0
+    where keys serve as values, too, as in latent attention.
 
     Raises:
         ValueError: if a size is below 1 (``value_dim``: below 0).
@@ -54,10 +54,64 @@ class KVCache(KeyValueCache):
         """Bytes set aside for keys and values."""
         return self.keys.nbytes + self.values.nbytes
 
+    def attend(
+        self,
+        layer: CachedLayer,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Let the layer attend to all keys and values; raises also for an ``aligned_only`` mechanism and ragged rows.
+
+        In ``mask`` and ``bias``, S is the cache's ``longest`` after this call.
+        """
+        held, aligned = self.lengths, self.uniform and lengths is None
+        mechanism, own = layer.mechanism, q is k
+        if not aligned and getattr(mechanism, "aligned_only", False):
+            name, counts = ("cache", held) if lengths is None else ("lengths", lengths)
+            expected = f"rows of one length without padding, as {type(mechanism).__name__} needs"
+            raise ValueError(f"{name}: expected {expected}, got {counts}")
+        k, v = self.append(k, v, lengths)
+        if own and getattr(mechanism, "shared_only", False):
+            # It needs the same tokens as queries and as keys. The outputs of the earlier ones are known already.
+            held_now = masks.length_mask(self.lengths, k.shape[2])[:, None, None]
+            mask = held_now if mask is None else mask & held_now
+            out = layer.attend_heads(k, k, v, mask=mask, bias=bias, causal=True)
+            last = (held[:, None] + torch.arange(q.shape[2], device=held.device)).clamp(max=k.shape[2] - 1)
+            return out.take_along_dim(last[:, None, :, None], dim=2)
+        if aligned:
+            return layer.attend_heads(q, k, v, mask=mask, bias=bias, causal=True)
+        past = masks.causal(q.shape[2], k.shape[2], held)  # the last query is not aligned with the last key
+        if mask is not None:
+            check_mask(mask, (*q.shape[:3], k.shape[2]), k.device)
+            past = past & mask
+        return layer.attend_heads(q, k, v, mask=past, bias=bias, before=held)
+
     def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens, as ``KeyValueCache`` says; raises also where there is no room for them."""
-        check_tokens(k, v, len(self._counts), self.keys, self.values)
+        """Add each row's next tokens; return the keys and values of all tokens so far, views of the two tensors.
+
+        Shapes: ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; with ``lengths (B,)``, integers from 0 to T, only the first
+        ``lengths[b]`` tokens of row b count, and the rest is padding. Returns ``(B, G, longest, D)`` and
+        ``(B, G, longest, Dv)``. In shorter rows, the slots past the row's length hold finite numbers without meaning;
+        ``masks.causal`` with the old lengths as offset hides them from every query that counts.
+
+        Raises:
+            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
+        """
+        batch = len(self._counts)
+        for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
+            heads, size = store.shape[1], store.shape[3]
+            shape = new.shape if isinstance(new, Tensor) else ()
+            if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (batch, heads, size):
+                raise ValueError(f"{name}: expected shape ({batch}, {heads}, T, {size}), got {kind(new)}")
+            check_like(name, new, store, "the cache's")
         tokens = k.shape[2]
+        if v.shape[2] != tokens:
+            raise ValueError(f"v: expected {tokens} tokens, as many as k, got {v.shape[2]}")
         counts, before = self._grown(tokens, lengths), self.longest
         longest = max(counts)
         if longest > self.capacity:
@@ -69,7 +123,13 @@ class KVCache(KeyValueCache):
             self.keys.narrow(2, before, tokens).copy_(k)
             self.values.narrow(2, before, tokens).copy_(v)
         else:
-            row, column, slot = self._new(tokens, lengths)
+            device = self.lengths.device
+            column = torch.arange(tokens, device=device).expand(batch, tokens)
+            row = torch.arange(batch, device=device)[:, None].expand_as(column)
+            if lengths is not None:
+                counted = masks.length_mask(lengths, tokens).to(device)
+                row, column = row[counted], column[counted]
+            slot = self.lengths[row] + column
             self.keys[row, :, slot] = k[row, :, column]
             self.values[row, :, slot] = v[row, :, column]
         self._grow(counts, tokens if lengths is None else lengths)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
 from attn_core.cache.paged import BlockPool, paged_attention
-from attn_core.cache.protocol import Cache, check_pools
+from attn_core.cache.protocol import Cache, CachedLayer
 from attn_core.contract import check_integer, shown
+from attn_core.mechanisms.dense import is_plain_softmax
 
 
 class _Batch:
@@ -79,7 +80,10 @@ class PackedKVCache(Cache):
         """
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
-        check_pools(tables, pools)
+        for pool in pools:
+            if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
+                expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
+                raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")
         for sequence, new in tokens.items():
             check_integer("tokens", new.stop, at_most=tables.length(sequence))
             if not new or new.step != 1 or new.start < 0:
@@ -87,12 +91,26 @@ class PackedKVCache(Cache):
         batch = _Batch(tables, tokens, pools[0].keys.device, window)
         return [cls(batch, pool) for pool in pools]
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(
+        self,
+        layer: CachedLayer,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
 
-        Shapes: ``q (N, H, 1, D)``, ``k (N, G, 1, D)``, ``v (N, G, 1, Dv)``; returns ``(N, H, 1, Dv)``. Raises
-        ``ValueError`` if they do not fit the pool.
+        Raises also for a layer with another mechanism, or whose positions add to the scores, and for other arguments.
         """
+        if bias is None and layer.positions is not None:
+            bias = layer.positions.bias(self.lengths, self.lengths)
+        if not is_plain_softmax(layer.mechanism) or mask is not None or bias is not None or lengths is not None:
+            expected = "Dense() without a soft cap, a mask or a bias beside rows of single tokens"
+            raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
         self.pool.write(self._batch.slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
         for rows, table, lengths in self._batch.groups:

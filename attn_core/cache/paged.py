@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.protocol import KeyValueCache, check_like, check_pools, check_tokens
+from attn_core.cache.protocol import check_like
 from attn_core.contract import (
     accum_dtype,
     check_integer,
@@ -20,7 +20,6 @@ from attn_core.contract import (
     check_lengths,
     check_scale,
     kind,
-    shown,
     without_autocast,
 )
 from attn_core.device import in_tiles
@@ -303,95 +302,3 @@ def as_tensors(
     width = max(map(len, rows), default=0)
     table = torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
     return table.view(len(rows), width), torch.tensor([tables.length(s) for s in sequences], dtype=torch.long)
-
-
-class _Batch:
-    """What the layers of a model share: the tables, which sequence each row is, and the pools of all layers."""
-
-    def __init__(self, tables: BlockTables, pools: Sequence[BlockPool], sequences: Sequence[int]) -> None:
-        self.tables, self.pools, self.sequences = tables, list(pools), list(sequences)
-        self.update()
-
-    def grow(self, counts: list[int]) -> None:
-        """Give each row blocks for so many tokens: once, when the first layer asks for them."""
-        held = [self.tables.length(sequence) for sequence in self.sequences]
-        growth = {s: n - old for s, n, old in zip(self.sequences, counts, held, strict=True) if n > old}
-        if growth:
-            copies = self.tables.append_all(growth).copies
-            for pool in self.pools:
-                pool.copy(copies)
-            self.update()
-
-    def update(self) -> None:
-        self.table, _ = as_tensors(self.tables, self.sequences, device=self.pools[0].keys.device)
-
-
-class PagedKVCache(KeyValueCache):
-    """Keys and values of one layer in blocks, behind the protocol of ``KeyValueCache``; ``for_layers`` makes them.
-
-    The rows of the batch are sequences of a ``BlockTables``, which all layers share: a token lies in the same slot of
-    every layer's pool, and the first layer's cache speaks for all of them. So the caches of a model are truncated and
-    reordered together. Rows that ``reorder`` names twice share their blocks until they differ.
-    """
-
-    def __init__(self, batch: _Batch, layer: int) -> None:
-        self.pool = batch.pools[layer]
-        super().__init__([batch.tables.length(s) for s in batch.sequences], self.pool.keys.device)
-        self._batch, self._first = batch, layer == 0
-
-    @classmethod
-    def for_layers(
-        cls, tables: BlockTables, pools: Sequence[BlockPool], sequences: Sequence[int]
-    ) -> list["PagedKVCache"]:
-        """One cache for each layer's pool. Row b of the batch is ``sequences[b]``, with the tokens that it has already.
-
-        Raises:
-            ValueError: if there is no pool, one has other blocks than ``tables``, or ``sequences`` is empty, names one
-                twice, or names one that does not exist.
-        """
-        if not pools or not sequences or len(set(sequences)) < len(sequences):
-            expected = "at least one pool and one sequence, each once"
-            raise ValueError(f"sequences: expected {expected}, got {len(pools)} pools and {shown(sequences)}")
-        check_pools(tables, pools)
-        batch = _Batch(tables, pools, sequences)
-        return [cls(batch, layer) for layer in range(len(pools))]
-
-    @property
-    def sequences(self) -> tuple[int, ...]:
-        """The sequence of each row; to give their blocks back, ``BlockTables.free`` them."""
-        return tuple(self._batch.sequences)
-
-    def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens, as ``KeyValueCache`` says; what is returned is gathered from the blocks, a copy.
-
-        Raises:
-            OutOfBlocks: if there are too few free blocks. The cache is then as it was.
-        """
-        check_tokens(k, v, len(self._counts), self.pool.keys, self.pool.values)
-        tokens, block_size = k.shape[2], self.pool.keys.shape[2]
-        counts = self._grown(tokens, lengths)
-        self._batch.grow(counts)
-        row, column, slot = (x.flatten() for x in self._new(tokens, lengths))
-        blocks = self._batch.table[row, slot // block_size]
-        self.pool.write(torch.stack([blocks, slot % block_size], 1), k[row, :, column], v[row, :, column])
-        self._grow(counts, tokens if lengths is None else lengths)
-        table = self._batch.table
-        return gather(self.pool.keys, table, self.lengths), gather(self.pool.values, table, self.lengths)
-
-    def truncate(self, lengths: Tensor) -> None:
-        """Forget the end of each row, as ``Cache`` says; blocks that held nothing else become free."""
-        super().truncate(lengths)
-        if self._first:
-            for sequence, tokens in zip(self._batch.sequences, self._counts, strict=True):
-                self._batch.tables.truncate(sequence, tokens)
-            self._batch.update()
-
-    def reorder(self, rows: Tensor) -> None:
-        """Choose rows, as ``Cache`` says: they become new sequences, which share blocks, and the old ones are freed."""
-        super().reorder(rows)
-        if self._first:
-            old = self._batch.sequences
-            self._batch.sequences = [self._batch.tables.fork(old[row]) for row in rows.tolist()]
-            for sequence in old:
-                self._batch.tables.free(sequence)
-            self._batch.update()

@@ -1,14 +1,24 @@
 """What a layer keeps between two calls: the protocol of all caches, and what they share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from attn_core import masks
 from attn_core.contract import check_integers, check_lengths, kind
+
+
+class CachedLayer(Protocol):
+    """What a cache knows of the layer that calls it."""
+
+    mechanism: Callable[..., Tensor]
+    positions: Any
+
+    def attend_heads(self, q: Tensor, k: Tensor, v: Tensor, *, before: Tensor | None = None, **options: Any) -> Tensor:
+        """Attend with ``options`` of the contract; ``before (B,)`` counts the keys before each row's first query."""
 
 
 class Cache:
@@ -31,6 +41,32 @@ class Cache:
     def uniform(self) -> bool:
         """Whether all rows hold equally many tokens."""
         return min(self._counts) == max(self._counts)
+
+    @property
+    def before(self) -> int | Tensor:
+        """How many tokens come before each row's next one: one number if all rows hold equally many, or ``(B,)``."""
+        return self.longest if self.uniform else self.lengths
+
+    def attend(
+        self,
+        layer: CachedLayer,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
+        """Add each row's next tokens, and attend from each of them to all tokens of its row up to it.
+
+        Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
+        tokens count, where ``lengths (B,)`` are given. Returns what the layer's ``attend_heads`` does.
+
+        Raises:
+            ValueError: if an argument does not fit the cache, or the cache not the layer's mechanism.
+        """
+        raise ValueError(f"cache: expected one of keys and values, as new_cache gives, got {kind(self)}")
 
     def reserve(self, tokens: int) -> None:
         """Make sure that each row has room for so many more tokens, where room is set aside in advance."""
@@ -66,35 +102,9 @@ class Cache:
         check_lengths(lengths, len(self._counts))
         return [count + new for count, new in zip(self._counts, lengths.tolist(), strict=True)]
 
-    def _new(self, tokens: int, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each new token that counts: its row, its index among the row's ``tokens`` new ones, and its slot."""
-        column = torch.arange(tokens, device=self.lengths.device).expand(len(self._counts), tokens)
-        row = torch.arange(len(self._counts), device=column.device)[:, None].expand_as(column)
-        if lengths is not None:
-            counted = masks.length_mask(lengths, tokens).to(column.device)
-            row, column = row[counted], column[counted]
-        return row, column, self.lengths[row] + column
-
     def _grow(self, counts: list[int], added: int | Tensor) -> None:
         self.lengths = self.lengths + (added.to(self.lengths) if isinstance(added, Tensor) else added)
         self._counts = counts
-
-
-class KeyValueCache(Cache):
-    """A cache of keys and values, to which the layer's mechanism attends."""
-
-    def append(self, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Add each row's next tokens; return the keys and values of all tokens so far.
-
-        Shapes: ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; with ``lengths (B,)``, integers from 0 to T, only the first
-        ``lengths[b]`` tokens of row b count, and the rest is padding. Returns ``(B, G, longest, D)`` and
-        ``(B, G, longest, Dv)``. In shorter rows, the slots past the row's length hold finite numbers without meaning;
-        ``masks.causal`` with the old lengths as offset hides them from every query that counts.
-
-        Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit the cache. The cache is then as it was.
-        """
-        raise NotImplementedError
 
 
 @contextmanager
@@ -109,18 +119,6 @@ def rollback_on_error(caches: Sequence[Cache]) -> Iterator[None]:
         raise
 
 
-def check_tokens(k: Tensor, v: Tensor, batch: int, keys: Tensor, values: Tensor) -> None:
-    """Check that ``k`` and ``v`` are tokens of ``batch`` rows for stores ``(…, G, …, D)`` and ``(…, G, …, Dv)``."""
-    for name, new, store in (("k", k, keys), ("v", v, values)):
-        heads, size = store.shape[1], store.shape[3]
-        shape = new.shape if isinstance(new, Tensor) else ()
-        if len(shape) != 4 or (shape[0], shape[1], shape[3]) != (batch, heads, size):
-            raise ValueError(f"{name}: expected shape ({batch}, {heads}, T, {size}), got {kind(new)}")
-        check_like(name, new, store, "the cache's")
-    if v.shape[2] != k.shape[2]:
-        raise ValueError(f"v: expected {k.shape[2]} tokens, as many as k, got {v.shape[2]}")
-
-
 def check_like(name: str, new: Tensor, store: Tensor, owner: str) -> None:
     """Check that ``new`` has the dtype and device of ``store`` and requires no gradient."""
     if new.dtype != store.dtype or new.device != store.device:
@@ -128,11 +126,3 @@ def check_like(name: str, new: Tensor, store: Tensor, owner: str) -> None:
         raise ValueError(f"{name}: expected {expected}, got {new.dtype} on {new.device}")
     if new.requires_grad:
         raise ValueError(f"{name}: expected no gradient, since a cache passes none back: use torch.no_grad()")
-
-
-def check_pools(tables: Any, pools: Sequence[Any]) -> None:
-    """Each ``BlockPool`` has the blocks that the ``BlockTables`` count."""
-    for pool in pools:
-        if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
-            expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
-            raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")

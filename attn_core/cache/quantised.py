@@ -14,8 +14,7 @@ class QuantisedBlockPool(BlockPool):
     An entry is stored as the integer nearest to its quotient by the scale, which is the largest magnitude of the block
     and head over 127. A larger one that comes later makes the scale larger, and the block is rounded once more. So an
     entry is off by at most half the scale for each time that its block was rounded: once if the block was written in
-    one call. Tokens are given and read in ``dtype``. For ``PackedKVCache``, and so for the engine; ``PagedKVCache``
-    refuses it.
+    one call. Tokens are given and read in ``dtype``.
 
     Raises ``ValueError`` as ``BlockPool`` does, and if ``dtype`` is not floating.
     """

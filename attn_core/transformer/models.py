@@ -209,5 +209,5 @@ class LanguageModel(_SingleStack):
         """
         for cache in caches:
             cache.reserve(tokens.shape[1])
-        before = caches[0].longest if caches[0].uniform else caches[0].lengths
+        before = caches[0].before
         return self.stack(self.embedding(tokens, before), causal=True, caches=caches, lengths=lengths)

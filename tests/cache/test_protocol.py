@@ -3,38 +3,25 @@ import random
 import pytest
 import torch
 
-from attn_core.cache import BlockPool, BlockTables, KVCache, OutOfBlocks, PagedKVCache, rollback_on_error
+from attn_core.cache import KVCache, rollback_on_error
 
 GROUPS, SIZE, VALUE_SIZE = 2, 4, 3
 
 
-def contiguous(layers, batch):
+def caches_of(layers, batch):
     return [KVCache(batch, GROUPS, 40, SIZE, value_dim=VALUE_SIZE) for _ in range(layers)]
-
-
-def paged(layers, batch, num_blocks=60, block_size=3):
-    tables = BlockTables(num_blocks, block_size)
-    pools = [BlockPool(num_blocks, block_size, GROUPS, SIZE, value_dim=VALUE_SIZE) for _ in range(layers)]
-    for pool in pools:  # a slot that is read before it is written shows
-        pool.keys.fill_(torch.nan)
-        pool.values.fill_(torch.nan)
-    return PagedKVCache.for_layers(tables, pools, [tables.add_sequence() for _ in range(batch)])
-
-
-CACHES = {"contiguous": contiguous, "paged": paged}
 
 
 def tokens(batch, count):
     return torch.randn(batch, GROUPS, count, SIZE), torch.randn(batch, GROUPS, count, VALUE_SIZE)
 
 
-@pytest.mark.parametrize("kind", CACHES)
 @pytest.mark.parametrize("seed", range(4))
-def test_every_layer_holds_what_lists_hold(kind, seed):
+def test_every_layer_holds_what_lists_hold(seed):
     """Random histories of two layers, against a list of tokens for each row."""
     torch.manual_seed(seed)
     draw = random.Random(seed)
-    caches, held = CACHES[kind](2, 3), [[[] for _ in range(3)] for _ in range(2)]
+    caches, held = caches_of(2, 3), [[[] for _ in range(3)] for _ in range(2)]
     for _ in range(25):
         batch, what = len(held[0]), draw.choice(["append", "append", "ragged", "truncate", "reorder"])
         lengths = rows = None
@@ -68,9 +55,8 @@ def test_every_layer_holds_what_lists_hold(kind, seed):
             assert cache.uniform == (len(set(counts)) == 1)
 
 
-@pytest.mark.parametrize("kind", CACHES)
-def test_an_error_takes_back_what_any_layer_has_added(kind):
-    caches = CACHES[kind](3, 2)
+def test_an_error_takes_back_what_any_layer_has_added():
+    caches = caches_of(3, 2)
     with rollback_on_error(caches):
         for cache in caches:
             cache.append(*tokens(2, 4), torch.tensor([4, 1]))
@@ -85,76 +71,19 @@ def test_an_error_takes_back_what_any_layer_has_added(kind):
         assert torch.equal(keys_now, keys) and torch.equal(values_now, values)
 
 
-@pytest.mark.parametrize("kind", CACHES)
-def test_what_inference_mode_made_goes_on_outside_of_it(kind):
+def test_what_inference_mode_made_goes_on_outside_of_it():
     with torch.inference_mode():
-        (cache,) = CACHES[kind](1, 2)
+        (cache,) = caches_of(1, 2)
         cache.append(*tokens(2, 30))
         cache.reorder(torch.tensor([1, 0]))
-        if kind == "contiguous":
-            cache.reserve(20)
+        cache.reserve(20)
     k, v = tokens(2, 1)
     keys, values = cache.append(k, v)
     assert keys.shape[2] == 31 and torch.equal(keys[:, :, 30:], k) and torch.equal(values[:, :, 30:], v)
 
 
-def test_layers_share_one_table_and_rows_share_blocks_until_they_differ():
-    caches = paged(3, 1, num_blocks=5)
-    tables = caches[0]._batch.tables
-    for cache in caches:
-        cache.append(*tokens(1, 7))
-    assert tables.used_blocks == 3, "once, for all layers"
-    for cache in caches:
-        cache.reorder(torch.tensor([0, 0]))
-    assert tables.used_blocks == 3 and len(tables.sequences) == 2, "the rows' old sequences are freed"
-    for cache in caches:
-        cache.append(*tokens(2, 1))
-    assert tables.used_blocks == 4, "only the last block is copied"
-    with pytest.raises(OutOfBlocks):
-        caches[0].append(*tokens(2, 3))
-    assert caches[0].lengths.tolist() == [8, 8]
-    for cache in caches:
-        cache.truncate(torch.tensor([6, 0]))
-    assert tables.used_blocks == 2
-    for sequence in caches[2].sequences:
-        tables.free(sequence)
-    assert tables.used_blocks == 0
-
-
-def test_rows_may_begin_with_a_shared_prefix():
-    tables, pool = BlockTables(9, 2), BlockPool(9, 2, GROUPS, SIZE)
-    first = tables.add_sequence()
-    (prefix,) = PagedKVCache.for_layers(tables, [pool], [first])
-    k = torch.randn(1, GROUPS, 5, SIZE)
-    prefix.append(k, k)
-    (cache,) = PagedKVCache.for_layers(tables, [pool], [tables.fork(first), tables.fork(first, 3)])
-    assert cache.lengths.tolist() == [5, 3] and tables.used_blocks == 3
-    new = torch.randn(2, GROUPS, 1, SIZE)
-    keys, _ = cache.append(new, new)
-    assert torch.equal(keys[0], torch.cat([k[0], new[0]], 1)) and torch.equal(keys[1, :, :3], k[0, :, :3])
-    assert torch.equal(keys[1, :, 3], new[1, :, 0]) and torch.equal(prefix.append(k[:, :, :0], k[:, :, :0])[0], k)
-
-
-@pytest.mark.parametrize(
-    ("pools", "sequences", "message"),
-    [
-        ([], [0], "sequences: expected at least one pool and one sequence, each once, got 0 pools"),
-        ([BlockPool(4, 2, 1, 1)], [], "sequences: expected at least one pool"),
-        ([BlockPool(4, 2, 1, 1)], [0, 0], r"sequences: expected .* got 1 pools and \[0, 0\]"),
-        ([BlockPool(4, 2, 1, 1)], [1], r"sequence: expected one of \[0\], got 1"),
-        ([BlockPool(4, 3, 1, 1)], [0], "pools: expected 4 blocks of 2 tokens, as the tables have, got keys of shape"),
-    ],
-)
-def test_wrong_parts_of_a_paged_cache_are_refused(pools, sequences, message):
-    tables = BlockTables(4, 2)
-    tables.add_sequence()
-    with pytest.raises(ValueError, match=f"^{message}"):
-        PagedKVCache.for_layers(tables, pools, sequences)
-
-
-@pytest.mark.parametrize("kind", CACHES)
-def test_wrong_tokens_are_named_and_nothing_is_lost(kind):
-    (cache,) = CACHES[kind](1, 2)
+def test_wrong_tokens_are_named_and_nothing_is_lost():
+    (cache,) = caches_of(1, 2)
     k, v = tokens(2, 3)
     cache.append(k, v, torch.tensor([3, 1]))
     for wrong, message in (

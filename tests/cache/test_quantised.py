@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from attn_core.cache import BlockPool, BlockTables, PackedKVCache, PagedKVCache, QuantisedBlockPool
+from attn_core import MultiHeadAttention
+from attn_core.cache import BlockPool, BlockTables, PackedKVCache, QuantisedBlockPool
 
 BLOCK, HEADS, SIZE = 4, 2, 8
 
@@ -86,7 +87,8 @@ def test_packed_attention_is_that_of_exact_keys_and_values_up_to_rounding(dtype,
     caches = PackedKVCache.for_layers(tables, pools, {row: range(count) for row, count in rows.items()})
     k, v = (x[:, :, None].to(dtype) for x in tokens(14))
     q = torch.randn(14, 4, 1, SIZE, generator=torch.Generator().manual_seed(1)).to(dtype)
-    rounded, exact = (cache.attend(q, k, v) for cache in caches)
+    layer = MultiHeadAttention(4 * SIZE, 4, num_kv_heads=HEADS)
+    rounded, exact = (cache.attend(layer, q, k, v) for cache in caches)
     assert rounded.dtype == dtype and 0 < (rounded - exact).abs().max() < most_off
 
 
@@ -96,7 +98,3 @@ def test_what_does_not_fit_is_refused():
         quantised.write(SLOTS, k.bfloat16(), v)
     with pytest.raises(ValueError, match=r"dtype: expected a floating one, .* got torch\.int8"):
         pool(dtype=torch.int8)
-    tables = BlockTables(6, BLOCK)
-    (cache,) = PagedKVCache.for_layers(tables, [quantised], [tables.add_sequence()])
-    with pytest.raises(ValueError, match="k: expected"):
-        cache.append(*(x.transpose(0, 1)[None] for x in (k, v)))

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from attn_book.data import Vocab
-from attn_core.cache import BlockPool, BlockTables, KVCache, PagedKVCache, PerformerState
+from attn_core.cache import KVCache
 from attn_core.decode import beam, generate, greedy
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.lsh import LSHAttention
-from attn_core.mechanisms.performer import Performer
 from attn_core.mechanisms.window import SlidingWindow
 from attn_core.positions import ALiBi, Learned, Rotary, Sinusoidal
 from attn_core.transformer import (
@@ -25,6 +24,7 @@ from attn_core.transformer import (
     TransformerConfig,
     TransformerEncoder,
 )
+from attn_core.transformer.stacks import new_caches
 
 SMALL = TransformerConfig(13, model_dim=16, num_heads=4, num_layers=2, feed_forward_dim=24)
 POSITIONS = {
@@ -193,35 +193,9 @@ def test_selected_rows_of_a_state_go_on_by_themselves():
         torch.testing.assert_close(chosen, whole[rows], atol=1e-6, rtol=1e-5)
 
 
-def paged_caches(model, batch, num_blocks=40, block_size=4):
-    tables, config = BlockTables(num_blocks, block_size), model.config
-    groups, size = config.num_kv_heads or config.num_heads, config.model_dim // config.num_heads
-    pools = [BlockPool(num_blocks, block_size, groups, size) for _ in range(config.num_layers)]
-    for pool in pools:
-        pool.keys.fill_(torch.nan)
-        pool.values.fill_(torch.nan)
-    return PagedKVCache.for_layers(tables, pools, [tables.add_sequence() for _ in range(batch)])
-
-
-@pytest.mark.parametrize("kind", POSITIONS)
-def test_a_language_model_writes_the_same_from_either_cache(kind):
-    """Ragged prompts, steps, and rows that are dropped and doubled on the way."""
-    model = LanguageModel(small(norm_first=True, num_kv_heads=2), positions=POSITIONS[kind]).eval()
-    text, lengths = tokens(3, 7), torch.tensor([5, 1, 7])
-    (one, state), (other, paged) = (model.prefill(text, lengths, caches) for caches in (None, paged_caches(model, 3)))
-    for t in range(12):
-        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
-        if t in (3, 6):
-            rows = torch.tensor([2, 0, 0, 1] if t == 3 else [3, 1])
-            one, state, paged = one[rows], state.select(rows), paged.select(rows)
-        word = one.argmax(-1) if t % 2 else tokens(len(one), seed=t)
-        (one, state), (other, paged) = model.step(word, state), model.step(word, paged)
-    torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-5)
-
-
 def test_a_prompt_goes_on_from_what_the_caches_hold():
     model, text = LanguageModel(small(), positions=POSITIONS["rotary"]).eval(), tokens(2, 9)
-    caches = paged_caches(model, 2)
+    caches = new_caches(model.stack.layers, 2, 9)
     model.prefill(text[:, :5], torch.tensor([5, 3]), caches)
     logits, _ = model.prefill(text[:, 5:], torch.tensor([2, 4]), caches)
     for row, prompt in enumerate(([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 5, 6, 7, 8])):
@@ -239,11 +213,11 @@ class Failing(Dense):
         return super().forward(*inputs, **options)
 
 
-@pytest.mark.parametrize("make", [None, paged_caches])
-def test_a_step_that_fails_in_the_last_layer_can_be_made_again(make):
+@pytest.mark.parametrize("given", [False, True])
+def test_a_step_that_fails_in_the_last_layer_can_be_made_again(given):
     model = LanguageModel(small(num_layers=3), mechanism=Failing).eval()
     text, lengths, last = tokens(2, 6), torch.tensor([4, 3]), model.stack.layers[-1].attention.mechanism
-    caches = None if make is None else make(model, 2)
+    caches = new_caches(model.stack.layers, 2, 9) if given else None
     last.fails = caches is not None
     if caches is not None:
         with pytest.raises(RuntimeError, match="out of memory"):
@@ -293,18 +267,6 @@ def test_a_language_model_that_hashes_generates_what_it_reads(kind):
         for row, length in enumerate((lengths + t).tolist()):
             torch.testing.assert_close(logits[row], model(text[[row], :length])[0, -1], atol=1e-5, rtol=1e-5)
         logits, state = model.step(text[torch.arange(3), lengths + t], state)
-
-
-def test_a_language_model_goes_on_from_a_performers_sums():
-    model = LanguageModel(small(num_kv_heads=2), mechanism=lambda: Performer(4, 32), positions=lambda: Rotary(4)).eval()
-    text, lengths = tokens(3, 12), torch.tensor([4, 1, 3])
-    sums = [PerformerState(layer.attention.mechanism, 3, 2, value_dim=4) for layer in model.stack.layers]
-    logits, state = model.prefill(text[:, :4], lengths, sums)
-    for t in range(6):
-        for row, length in enumerate((lengths + t).tolist()):
-            torch.testing.assert_close(logits[row], model(text[[row], :length])[0, -1], atol=1e-4, rtol=1e-4)
-        logits, state = model.step(text[torch.arange(3), lengths + t], state)
-    assert {x.shape for x in sums[0].state} == {(3, 2, 32), (3, 2, 32, 5)}
 
 
 @pytest.mark.parametrize(("layers", "rows"), [(1, 2), (2, 3), (0, 2)])
