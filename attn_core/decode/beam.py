@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from attn_core.contract import check_integer, check_number, token_ids
-from attn_core.decode.hypothesis import BAD_LOGITS, BOS, EOS, Hypothesis, Stepper, check_source, evaluating
+from attn_core.decode.hypothesis import BAD_LOGITS, BOS, EOS, Hypothesis, Stepper, check_source
+from attn_core.evaluation import evaluating
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import can_read, check_integer, is_number
+from attn_core.contract import can_read, check_integer, is_number, kind
 from attn_core.decode.hypothesis import BAD_LOGITS
 
 Pick = Callable[[Tensor], Tensor]
@@ -106,6 +106,22 @@ class Sampler:
         if can_read(logits):
             check_logits(logits)
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
+
+
+def take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The tokens taken from logits ``(B, V)``, and the model's log-probabilities of them: ``(B,)`` each.
+
+    Bad logits are refused here on the CPU. On a GPU, where each question waits for the device, the log-probabilities
+    become NaN, which ``Hypothesis.of`` refuses.
+    """
+    logits = logits.float()
+    if logits.device.type == "cpu":
+        check_logits(logits)
+    tokens = pick(logits)
+    integers = isinstance(tokens, Tensor) and tokens.dtype == torch.int64
+    if not integers or tokens.shape != logits.shape[:1] or tokens.device != logits.device:
+        raise ValueError(f"pick: expected {len(logits)} token ids (int64) on {logits.device}, got {kind(tokens)}")
+    return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
 
 
 def check_logits(logits: Tensor) -> None:

@@ -11,8 +11,8 @@ import torch
 from attn_core.cache import BlockPool, StreamingWindow
 from attn_core.contract import check_integer, kind, token_ids
 from attn_core.decode import Sampler, argmax
-from attn_core.decode.hypothesis import in_evaluation
 from attn_core.decode.pick import check_logits
+from attn_core.evaluation import evaluating
 from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
@@ -187,7 +187,7 @@ class Engine:
         undo = self._kept()
         undo.keep_random({self._generator(one.sampler) for one in plan if one.sampler is not None})
         self._undo = undo, begins
-        with in_evaluation(self._modules):
+        with evaluating(self._modules):
             taken = self._read(begins)
         new = {}
         for completion in plan:
