@@ -45,11 +45,7 @@ class Hypothesis(NamedTuple):
     def of(
         cls, ids: list[int], log_probability: float, weights: Tensor | None, end_ids: Collection[int]
     ) -> "Hypothesis":
-        """From the ids as they came, one row of ``weights`` for each: those before the first that ends a sentence.
-
-        Raises:
-            ValueError: if ``log_probability`` is NaN, as it is after logits without a finite greatest one.
-        """
+        """From the ids as they came, one row of ``weights`` for each: those before the first that ends a sentence."""
         if math.isnan(log_probability):
             raise ValueError(BAD_LOGITS)
         length = next((i for i, token in enumerate(ids) if token in end_ids), len(ids))

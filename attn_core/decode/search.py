@@ -48,9 +48,6 @@ def sample(
 
     ``pick`` is ``Sampler()`` by default, the model's own distribution. ``log_probability`` is always the model's, not
     that of a distribution which a sampler has sharpened or cut. Shapes and the rest as ``greedy``.
-
-    Raises:
-        ValueError: as ``greedy``, and if ``pick`` does not give one token for each row.
     """
     check_integer("max_length", max_length)
     check_integer("begin_id", begin_id, at_least=0)

@@ -219,8 +219,8 @@ def _gpt2(config: Settings) -> LanguageModel:
 
 def _llama(config: Settings) -> LanguageModel:
     config.expect("layer_types", ["full_attention"] * config.get("num_hidden_layers", int))
-    names = {"kv": "num_key_value_heads", "head": "head_dim", "eps": "rms_norm_eps"}
-    return make_llama(config, _SIZES, **names, rotary=_rotary(config))
+    rotary = _rotary(config)
+    return make_llama(config, _SIZES, kv="num_key_value_heads", head="head_dim", eps="rms_norm_eps", rotary=rotary)
 
 
 def _rotary(config: Settings) -> dict[str, Any]:

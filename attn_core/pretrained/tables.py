@@ -89,12 +89,7 @@ def fill(
     read: Callable[[str], Tensor],
     path: Path,
 ) -> None:
-    """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32.
-
-    Raises:
-        ValueError: if a parameter of the table is missing or has another shape, if one is not in the table, or if the
-            matrix of the logits is not the embedding.
-    """
+    """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32."""
     modules = table.whole | {
         f"{table.layers}.{number}.{theirs}": " ".join(f"stack.layers.{number}.{own}" for own in ours.split())
         for number in range(model.config.num_layers)
