@@ -108,7 +108,7 @@ api: setup  ## write the page of public names
 
 # The instructors' page adds these times up.
 heads: setup  ## write into each chapter's opening how long it takes
-	@$(PY) website/heads.py
+	@$(PY) website/page_heads.py
 	@$(PY) website/execute.py chapters/instructors.ipynb
 
 repository: setup  ## give a fork its own address everywhere (URL=https://github.com/OWNER/NAME)

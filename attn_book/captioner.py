@@ -13,7 +13,7 @@ from attn_book.data import Batch
 from attn_core import masks
 from attn_core.capture import capture_attention
 from attn_core.contract import can_read, check_integer, check_lengths, kind
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 from attn_core.positions import Learned
 from attn_core.seq2seq import Memory, Seq2Seq
 from attn_core.vision.patches import check_images

@@ -9,7 +9,7 @@ from torch.nn import functional
 from attn_book.data.vocab import PretrainingVocab
 from attn_book.pretrain.batches import LabelledBatches, Text
 from attn_core.contract import kind
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 from attn_core.transformer import SegmentEncoder
 
 

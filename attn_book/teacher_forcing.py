@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from attn_book.data import Batches, Pair, Vocab
 from attn_core.capture import capture_attention
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 
 
 def teacher_forced_attention(

@@ -45,7 +45,7 @@ class FullAttention(Dense):
         return super().forward(q, functional.normalize(k, dim=-1), v, **options | {"mask": others})
 
 
-class LanguageModel(nn.Module):
+class CopyingModel(nn.Module):
     """One layer: attention and a feed-forward network, each behind a normalisation and beside a shortcut."""
 
     def __init__(self, length: int, rounds: int) -> None:
@@ -81,13 +81,13 @@ def duplicates(rows: int, length: int, draw: torch.Generator) -> Tensor:
     return torch.cat([word, word], 1)
 
 
-def predict(model: LanguageModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def predict(model: CopyingModel, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Logits ``(B, n, V)`` and true symbols ``(B, n)`` of the second w, each from all tokens before it."""
     half = tokens.shape[1] // 2
     return model(tokens[:, :-1])[:, half:], tokens[:, half + 1 :]
 
 
-def step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor, hashes: int) -> float:
+def step(model: CopyingModel, optimizer: torch.optim.Optimizer, tokens: Tensor, hashes: int) -> float:
     """One step of training with the hashes of this number; the loss in nats a symbol."""
     if isinstance(model.attention.mechanism, LSHAttention):
         model.attention.mechanism.seed = hashes
@@ -100,7 +100,7 @@ def step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor,
     return loss.item()
 
 
-def train(model: LanguageModel, seed: int) -> list[float]:
+def train(model: CopyingModel, seed: int) -> list[float]:
     """The losses of all steps. The batches depend on the seed alone, and so do the hashes."""
     draw = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
@@ -112,7 +112,7 @@ def train(model: LanguageModel, seed: int) -> list[float]:
     return losses
 
 
-def met(model: LanguageModel, tokens: Tensor) -> Tensor:
+def met(model: CopyingModel, tokens: Tensor) -> Tensor:
     """Whether the symbol to be copied is among those that are seen: ``(B, H, n)`` for the n symbols of the second w.
 
     With scores of zero every token that is seen has a weight above zero, and one-hot positions as values show it.
@@ -139,7 +139,7 @@ def summary(right: Tensor, seen: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def test(model: LanguageModel) -> dict[str, dict[str, Any]]:
+def test(model: CopyingModel) -> dict[str, dict[str, Any]]:
     """Accuracies and meetings by the number of rounds; the model is left with the last mechanism."""
     tokens = duplicates(TEST_SEQUENCES, LENGTH, torch.Generator().manual_seed(1234))
     found = {}
@@ -157,7 +157,7 @@ def test(model: LanguageModel) -> dict[str, dict[str, Any]]:
 def measure(rounds: int, seed: int) -> dict[str, Any]:
     """One model, trained and tested."""
     torch.manual_seed(seed)
-    model = LanguageModel(LENGTH, rounds)
+    model = CopyingModel(LENGTH, rounds)
     losses = train(model, seed)
     means = [statistics.fmean(losses[place : place + 50]) for place in range(0, STEPS, 50)]
     tests = test(model)
@@ -169,7 +169,7 @@ def measure(rounds: int, seed: int) -> dict[str, Any]:
 def step_times(length: int) -> dict[str, float]:
     """Milliseconds of the fastest training step, as many tokens at every length, all models in turn."""
     draw = torch.Generator().manual_seed(0)
-    models = {rounds: LanguageModel(length, rounds) for rounds in TRAINED}
+    models = {rounds: CopyingModel(length, rounds) for rounds in TRAINED}
     optimizers = {rounds: torch.optim.AdamW(model.parameters()) for rounds, model in models.items()}
     times: dict[int, list[float]] = {rounds: [] for rounds in TRAINED}
     for number in range(TIMED_STEPS):
@@ -189,7 +189,7 @@ def run(folder: Path) -> dict[str, Any]:
     sizes = {"bucket_size": BUCKET_SIZE, "model_dim": MODEL_DIM, "heads": HEADS}
     milliseconds = {str(length): rounded(step_times(length)) for length in TIMED_LENGTHS}
     torch.manual_seed(0)
-    untrained = rounded(test(LanguageModel(LENGTH, 0)))
+    untrained = rounded(test(CopyingModel(LENGTH, 0)))
     return {
         "training": training | task | sizes,
         "chance": 1 / (SYMBOLS - 1),

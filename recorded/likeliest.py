@@ -15,9 +15,10 @@ from torch import Tensor
 from attn_book.data import Vocab
 from attn_book.induction import draw_repeats, induction_scores, next_token_losses, previous_token_scores
 from attn_book.microscope import all_maps
+from attn_book.published import smollm2_file
 from attn_core.decode import Sampler, beam, sample
 from attn_core.decode.pick import argmax
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from recorded.bahdanau import rounded
 
 SEEDS = (0,)

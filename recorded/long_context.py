@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_book.microscope import attentions
+from attn_book.published import smollm2_file
 from attn_core import attention
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Interpolation, NTKAware, Rotary, YaRN
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel
 from attn_core.transformer.stacks import new_caches
 from recorded.bahdanau import rounded

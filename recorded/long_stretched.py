@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_book.published import smollm2_file
+from attn_core.pretrained import load_gguf
 from recorded import long_context
 
 SEEDS = (0,)

@@ -29,8 +29,9 @@ from attn_book.microscope import (
     rotary_parts,
     variance_shares,
 )
+from attn_book.published import minilm_files, smollm2_file
 from attn_core.positions import Rotary
-from attn_core.pretrained import load_gguf, load_safetensors, minilm_files, smollm2_file
+from attn_core.pretrained import load_gguf, load_safetensors
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)

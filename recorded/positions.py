@@ -81,7 +81,7 @@ class Block(nn.Module):
         return x + self.feed_forward(self.second(x))
 
 
-class LanguageModel(nn.Module):
+class PlacedModel(nn.Module):
     """Predicts from the tokens so far; ``kind`` says how it knows where they stand."""
 
     def __init__(self, vocab_size: int, kind: str) -> None:
@@ -138,7 +138,7 @@ def windows(task: str, ids: Tensor, rows: int, length: int, draw: torch.Generato
 
 
 def train(
-    model: LanguageModel, task: str, ids: Tensor, seed: int, rate: float, steps: int = STEPS, length: int = TRAINED
+    model: PlacedModel, task: str, ids: Tensor, seed: int, rate: float, steps: int = STEPS, length: int = TRAINED
 ) -> float:
     """Train on windows of ``length``, as many tokens a step at any length; the mean loss of the last 100 steps.
 
@@ -161,14 +161,14 @@ def train(
 
 
 @torch.no_grad()
-def validate(model: LanguageModel, task: str, ids: Tensor, length: int) -> float:
+def validate(model: PlacedModel, task: str, ids: Tensor, length: int) -> float:
     """The loss on validation windows of ``length``."""
     tokens, wanted = windows(task, ids, TEST_WINDOWS, length, torch.Generator().manual_seed(4321))
     return functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten()).item()
 
 
 @torch.no_grad()
-def test_words(model: LanguageModel, ids: Tensor) -> dict[str, Any]:
+def test_words(model: PlacedModel, ids: Tensor) -> dict[str, Any]:
     """Nats per word over the last 32 words of windows, by window length; and by place in the longest windows."""
     longest = max(TESTED)
     ends = torch.linspace(longest, len(ids) - 2, TEST_WINDOWS).long()
@@ -182,7 +182,7 @@ def test_words(model: LanguageModel, ids: Tensor) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def test_copying(model: LanguageModel) -> dict[str, Any]:
+def test_copying(model: PlacedModel) -> dict[str, Any]:
     """The share of letters copied rightly among the last 32 of sequences, by length; and by place in the longest."""
     draw = torch.Generator().manual_seed(1234)
     found: dict[str, Any] = {}
@@ -195,15 +195,15 @@ def test_copying(model: LanguageModel) -> dict[str, Any]:
     return found
 
 
-def test(model: LanguageModel, task: str, words: Parts) -> dict[str, Any]:
+def test(model: PlacedModel, task: str, words: Parts) -> dict[str, Any]:
     """What is reported of a model."""
     return test_words(model, words["test"]) if task == "words" else test_copying(model)
 
 
-def fit(task: str, kind: str, seed: int, rate: float, words: Parts, vocab: Vocab) -> tuple[LanguageModel, float]:
+def fit(task: str, kind: str, seed: int, rate: float, words: Parts, vocab: Vocab) -> tuple[PlacedModel, float]:
     """A trained model, and its validation loss."""
     torch.manual_seed(seed)
-    model = LanguageModel(len(vocab) if task == "words" else LETTERS, kind)
+    model = PlacedModel(len(vocab) if task == "words" else LETTERS, kind)
     train(model, task, words["train"], seed, rate)
     return model, validate(model, task, words["valid"], TRAINED)
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from attn_book.corpus.english import SENTENCES
+from attn_book.published import smollm2_file
 from attn_core.decode import generate
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from attn_core.serving import Engine, PromptLookup, Request
 from attn_core.transformer import LanguageModel
 from recorded.bahdanau import rounded

@@ -15,7 +15,7 @@ from torch import Tensor
 from attn_core.positions import Rotary
 from recorded import positions
 from recorded.bahdanau import rounded
-from recorded.positions import HEADS, MODEL_DIM, TESTED, TRAINED, Block, LanguageModel, Parts
+from recorded.positions import HEADS, MODEL_DIM, TESTED, TRAINED, Block, Parts, PlacedModel
 
 SEEDS = (0, 1, 2)
 METHODS = ("none", "interpolation", "NTK-aware", "YaRN")
@@ -57,7 +57,7 @@ class Stretched(Rotary):
         return self.scale * torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
-def stretched(trained: LanguageModel, task: str, method: str, seed: int, steps: int, words: Parts) -> LanguageModel:
+def stretched(trained: PlacedModel, task: str, method: str, seed: int, steps: int, words: Parts) -> PlacedModel:
     """A copy of the model with its positions stretched, and trained for some further steps at the full length."""
     model = copy.deepcopy(trained)
     for block in model.blocks:
@@ -87,7 +87,7 @@ def run(folder: Path) -> dict[str, Any]:
     for task, steps in STEPS.items():
         for seed in SEEDS:
             torch.manual_seed(seed)
-            model = LanguageModel(len(vocab) if task == "words" else positions.LETTERS, "rotary")
+            model = PlacedModel(len(vocab) if task == "words" else positions.LETTERS, "rotary")
             positions.train(model, task, words["train"], seed, RATE, steps)
             for method in METHODS:
                 for further in (0, FURTHER_STEPS):

@@ -32,11 +32,12 @@ from attn_book.pretrain import (
     masked_scores,
     tuned_from,
 )
+from attn_book.published import minilm_files
 from attn_book.retrieval import retrieval_accuracy, text_vectors
 from attn_book.tatoeba import lines
 from attn_book.train import fit
 from attn_book.word_pieces import WordPieces
-from attn_core.pretrained import load_safetensors, minilm_files
+from attn_core.pretrained import load_safetensors
 from attn_core.transformer import SegmentEncoder
 from recorded import transfer
 from recorded.bahdanau import rounded

@@ -11,7 +11,7 @@ from attn_book.pretrain.batches import MaskedBatch, TextBatch
 from attn_book.pretrain.models import Classifier, MaskedLanguageModel, NextSentenceModel
 from attn_book.train.losses import needs_whole_batch, token_loss
 from attn_core.contract import accum_dtype
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 
 
 def masked_loss(model: nn.Module, batch: MaskedBatch) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,8 @@ from attn_book.train.precision import Precision
 from attn_book.train.resume import History, RunFile
 from attn_book.train.schedules import Schedule, cosine
 from attn_core.contract import kind
-from attn_core.decode.hypothesis import evaluating
 from attn_core.device import default_device
+from attn_core.evaluation import evaluating
 
 
 def fit(

@@ -18,7 +18,7 @@ from attn_book.widgets.base import Joined, RefusedError, StaticWidget, png_of, r
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core.capture import capture_attention
 from attn_core.contract import shown
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 
 SENTENCE = "the black cat does not drink the hot soup ."
 _LONGEST = 60  # tokens of a translation, as in translator.js

@@ -1,12 +1,10 @@
 """What the searches need of a model, and what they find."""
 
 import math
-import threading
-from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attn_core.contract import check_integers, check_lengths, kind
 from attn_core.seq2seq import State
@@ -47,11 +45,7 @@ class Hypothesis(NamedTuple):
     def of(
         cls, ids: list[int], log_probability: float, weights: Tensor | None, end_ids: Collection[int]
     ) -> "Hypothesis":
-        """From the ids as they came, one row of ``weights`` for each: those before the first that ends a sentence.
-
-        Raises:
-            ValueError: if ``log_probability`` is NaN, as it is after logits without a finite greatest one.
-        """
+        """From the ids as they came, one row of ``weights`` for each: those before the first that ends a sentence."""
         if math.isnan(log_probability):
             raise ValueError(BAD_LOGITS)
         length = next((i for i, token in enumerate(ids) if token in end_ids), len(ids))
@@ -64,48 +58,3 @@ def check_source(source: Tensor, lengths: Tensor) -> None:
         raise ValueError(f"source: expected a tensor of shape (batch, length), got {kind(source)}")
     check_integers("lengths", lengths, axes=1)
     check_lengths(lengths, len(source))
-
-
-_switched: dict[nn.Module, tuple[bool, set[object]]] = {}
-"""Of each module that someone evaluates: its mode before, and who evaluates it."""
-
-_switching = threading.RLock()  # the garbage collector may leave a block while its thread enters another
-
-
-def evaluating(model: object) -> AbstractContextManager[None]:
-    """Evaluation mode inside; afterwards each module is in the mode it was in, and until then for all who evaluate it.
-
-    Several threads may evaluate models that share modules: the last one to leave puts a module's mode back. What is no
-    module has no mode.
-    """
-    return in_evaluation(list(model.modules()) if isinstance(model, nn.Module) else [])
-
-
-@contextmanager
-def in_evaluation(modules: list[nn.Module]) -> Iterator[None]:
-    """``evaluating`` for these modules alone, without those inside them."""
-    user = object()
-    try:
-        with _switching:
-            if not _switched and not any(module.training for module in modules):
-                modules = []  # nothing to put back, and nobody who would put a mode back meanwhile
-            for module in modules:
-                _switched.setdefault(module, (module.training, set()))[1].add(user)
-                module.training = False
-        yield
-    finally:
-        try:
-            _leave(user, modules)
-        except BaseException:  # an interrupt on the way out; to leave twice does no harm
-            _leave(user, modules)
-            raise
-
-
-def _leave(user: object, modules: list[nn.Module]) -> None:
-    with _switching:
-        for module in modules:
-            mode, users = _switched.get(module, (module.training, {user}))
-            users.discard(user)
-            if not users:
-                module.training = mode
-                _switched.pop(module, None)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import can_read, check_integer, is_number
+from attn_core.contract import can_read, check_integer, check_number, is_number, kind
 from attn_core.decode.hypothesis import BAD_LOGITS
 
 Pick = Callable[[Tensor], Tensor]
@@ -25,9 +25,6 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 
     Shapes: ``logits (…, V)``, to the same shape. Of equal logits no more are kept than there is room for.
 
-    Raises:
-        ValueError: if ``k`` is below 1.
-
     Source: Fan et al. 2018, section 5.4.
     """
     check_integer("k", k)
@@ -40,9 +37,6 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 
     Shapes: ``logits (…, V)``, to the same shape. The token that crosses ``p`` is kept, so one at least always is;
     ``p=1`` keeps all.
-
-    Raises:
-        ValueError: if ``p`` is not in (0, 1].
 
     Source: Holtzman et al. 2020, section 3.1.
     """
@@ -63,10 +57,6 @@ class Sampler:
     Logits are divided by ``temperature``: below 1 likely tokens become likelier, above 1 less so. ``generator`` makes
     the draws repeatable; without one they follow PyTorch's global seed. A ``Pick``.
 
-    Raises:
-        ValueError: if ``temperature`` is not a finite number above 0, ``top_k`` is below 1, or ``top_p`` is not in (0,
-            1].
-
     Source: Holtzman et al. 2020, sections 3.1 to 3.3.
     """
 
@@ -76,10 +66,7 @@ class Sampler:
     generator: torch.Generator | None = None
 
     def __post_init__(self) -> None:
-        if not (is_number(self.temperature) and math.isfinite(self.temperature) and self.temperature > 0):
-            raise ValueError(
-                f"temperature: expected a finite number above 0 (pick=argmax is its limit), got {self.temperature!r}"
-            )
+        check_number("temperature", self.temperature)
         if self.top_k is not None:
             check_integer("top_k", self.top_k)
         if self.top_p is not None:
@@ -106,6 +93,22 @@ class Sampler:
         if can_read(logits):
             check_logits(logits)
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
+
+
+def take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The tokens taken from logits ``(B, V)``, and the model's log-probabilities of them: ``(B,)`` each.
+
+    Bad logits are refused here on the CPU. On a GPU, where each question waits for the device, the log-probabilities
+    become NaN, which ``Hypothesis.of`` refuses.
+    """
+    logits = logits.float()
+    if logits.device.type == "cpu":
+        check_logits(logits)
+    tokens = pick(logits)
+    integers = isinstance(tokens, Tensor) and tokens.dtype == torch.int64
+    if not integers or tokens.shape != logits.shape[:1] or tokens.device != logits.device:
+        raise ValueError(f"pick: expected {len(logits)} token ids (int64) on {logits.device}, got {kind(tokens)}")
+    return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
 
 
 def check_logits(logits: Tensor) -> None:

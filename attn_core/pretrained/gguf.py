@@ -15,6 +15,11 @@ from attn_core.pretrained.settings import Settings, reading
 from attn_core.pretrained.tables import Pretrained, Table, fill, make_llama
 from attn_core.transformer import LanguageModel
 
+_OFF = """
+attention.clamp_kqv attention.max_alibi_bias attention.sliding_window expert_count expert_used_count
+use_parallel_residual
+""".split()
+_OFF_IN_TOKENIZER = "add_bos_token add_eos_token add_sep_token add_space_prefix remove_extra_whitespaces".split()
 _LLAMA = Table(
     {"token_embd": "embedding.tokens", "output_norm": "stack.norm"},
     "blk",
@@ -29,28 +34,29 @@ _LLAMA = Table(
         "ffn_up": "feed_forward.hidden",
         "ffn_down": "feed_forward.out",
     },
-    logits="output.weight",
-)
-_NEEDED = {
-    "general.type": ("model",),
-    "general.quantization_version": (2,),
-    "llama.attention.causal": (True,),
-    "llama.rope.scaling.attn_factor": (1,),
-    "llama.rope.scaling.type": ("linear", "none"),
-    "llama.tensor_data_layout": ("reference", "Meta AI original pth"),
-}
-"""What a file may say of these; the first is what its silence means."""
-_OFF = """
-llama.attention.clamp_kqv llama.attention.max_alibi_bias llama.attention.sliding_window llama.expert_count
-llama.expert_used_count llama.use_parallel_residual tokenizer.ggml.add_bos_token tokenizer.ggml.add_eos_token
-tokenizer.ggml.add_sep_token tokenizer.ggml.add_space_prefix tokenizer.ggml.remove_extra_whitespaces
-""".split()
-_HARMLESS = """
+    needed={
+        "general.type": ("model",),
+        "general.quantization_version": (2,),
+        "llama.attention.causal": (True,),
+        "llama.rope.scaling.attn_factor": (1,),
+        "llama.rope.scaling.type": ("linear", "none"),
+        "llama.tensor_data_layout": ("reference", "Meta AI original pth"),
+        **{f"llama.{name}": (False, 0) for name in _OFF},
+        **{f"tokenizer.ggml.{name}": (False, 0) for name in _OFF_IN_TOKENIZER},
+    },
+    harmless="""
 GGUF.* general.* llama.context_length llama.rope.scaling.finetuned llama.rope.scaling.original_context_length quantize.*
 split.* tokenizer.chat_template* tokenizer.ggml.*_token_id tokenizer.ggml.scores tokenizer.ggml.token_type_count
 tokenizer.huggingface.json
-""".split()
-"""What changes neither the logits nor the tokens of a text."""
+""",
+    logits="output.weight",
+)
+_SIZES = {
+    "model_dim": "llama.embedding_length",
+    "num_heads": "llama.attention.head_count",
+    "num_layers": "llama.block_count",
+    "feed_forward_dim": "llama.feed_forward_length",
+}
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 """Types of tokens. Those of the last three are never split; the last type is ordinary text all the same."""
 
@@ -88,41 +94,35 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     architecture = settings.get("general.architecture", str)
     if architecture != "llama":
         raise ValueError(f"{path}: expected a model of the architecture llama, got {architecture}")
-    for name, accepted in (_NEEDED | dict.fromkeys(_OFF, (False, 0))).items():
+    for name, accepted in _LLAMA.needed.items():
         settings.expect(name, *accepted)
     model, tokenizer = _model(settings), _tokenizer(settings)
     ends = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
     end_ids = settings.token_ids(*ends, vocab_size=model.config.vocab_size)
-    settings.refuse_others(_HARMLESS)
+    settings.refuse_others(_LLAMA.harmless.split())
     stored = {tensor.name: tensor for tensor in reader.tensors}
     fill(model, _LLAMA, stored, lambda name: _floats(stored[name], path), path)
     return Pretrained(model.eval(), tokenizer, end_ids)
 
 
 def _model(settings: Settings) -> LanguageModel:
-    model_dim, num_heads, num_layers, feed_forward_dim = (
-        settings.get(f"llama.{name}", int)
-        for name in ("embedding_length", "attention.head_count", "block_count", "feed_forward_length")
-    )
-    head_dim = settings.get("llama.attention.key_length", int, None)
-    settings.expect("llama.attention.value_length", head_dim or model_dim // num_heads)
+    sizes = settings.sizes(_SIZES)
+    head_dim = settings.get("llama.attention.key_length", int, sizes["model_dim"] // sizes["num_heads"])
+    settings.expect("llama.attention.value_length", head_dim)
     factor = settings.get("llama.rope.scaling.factor", float, settings.get("llama.rope.scale_linear", float, 1.0))
     scaled = factor != 1 and settings.values.get("llama.rope.scaling.type") != "none"
     return make_llama(
-        settings.path,
-        vocab_size=settings.get("llama.vocab_size", int, len(settings.get("tokenizer.ggml.tokens", list))),
-        model_dim=model_dim,
-        num_heads=num_heads,
-        num_kv_heads=settings.get("llama.attention.head_count_kv", int, None),
-        num_layers=num_layers,
-        feed_forward_dim=feed_forward_dim,
-        head_dim=head_dim,
-        epsilon=settings.get("llama.attention.layer_norm_rms_epsilon", float),
+        settings,
+        _SIZES,
+        kv="llama.attention.head_count_kv",
+        head="llama.attention.key_length",
+        eps="llama.attention.layer_norm_rms_epsilon",
         rotary={
             "base": settings.get("llama.rope.freq_base", float, 10_000.0),
             "rotary_dim": settings.get("llama.rope.dimension_count", int, None),
             "scaling": Interpolation(factor) if scaled else None,
         },
+        vocab_size=settings.get("llama.vocab_size", int, len(settings.get("tokenizer.ggml.tokens", list))),
     )
 
 

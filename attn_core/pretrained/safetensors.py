@@ -5,10 +5,9 @@ The file holds the parameters alone. The sizes of the model are in the ``config.
 """
 
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -19,55 +18,104 @@ from attn_core.pretrained.settings import Settings, reading
 from attn_core.pretrained.tables import Pretrained, Table, fill, make, make_llama
 from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder
 
-_BERT = Table(
-    {
-        "embeddings.word_embeddings": "embedding.tokens",
-        "embeddings.position_embeddings": "embedding.positions",
-        "embeddings.token_type_embeddings": "segments",
-        "embeddings.LayerNorm": "norm",
-    },
-    "encoder.layer",
-    {
-        "attention.self.query": "attention.query",
-        "attention.self.key": "attention.key",
-        "attention.self.value": "attention.value",
-        "attention.output.dense": "attention.out",
-        "attention.output.LayerNorm": "add_attention.norm",
-        "intermediate.dense": "feed_forward.hidden",
-        "output.dense": "feed_forward.out",
-        "output.LayerNorm": "add_feed_forward.norm",
-    },
-)
-_GPT2 = Table(
-    {"wte": "embedding.tokens", "wpe": "embedding.positions", "ln_f": "stack.norm"},
-    "h",
-    {
-        "ln_1": "add_attention.norm",
-        "attn.c_attn": "attention.query attention.key attention.value",
-        "attn.c_proj": "attention.out",
-        "ln_2": "add_feed_forward.norm",
-        "mlp.c_fc": "feed_forward.hidden",
-        "mlp.c_proj": "feed_forward.out",
-    },
-    transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),
-    logits="lm_head.weight",
-)
-_LLAMA = Table(
-    {"embed_tokens": "embedding.tokens", "norm": "stack.norm"},
-    "layers",
-    {
-        "input_layernorm": "add_attention.norm",
-        "self_attn.q_proj": "attention.query",
-        "self_attn.k_proj": "attention.key",
-        "self_attn.v_proj": "attention.value",
-        "self_attn.o_proj": "attention.out",
-        "post_attention_layernorm": "add_feed_forward.norm",
-        "mlp.gate_proj": "feed_forward.gate",
-        "mlp.up_proj": "feed_forward.hidden",
-        "mlp.down_proj": "feed_forward.out",
-    },
-    logits="lm_head.weight",
-)
+# What no family's model depends on: notes, training, generation, and code that computes the same in another order.
+_NOTES = """
+_* *_pdrop *_token_id *attn_implementation *dropout* *dtype *no_repeat_ngram_size *suppress_tokens architectures
+bad_words_ids chunk_size_feed_forward diversity_penalty do_sample early_stopping exponential_decay_length_penalty*
+finetuning_task gradient_checkpointing id2label* initializer_range label2id* length_penalty max_length min_length
+num_beam* num_labels num_return_sequences output_* prefix problem_type remove_invalid_values repetition_penalty
+return_dict* task_specific_params* temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class
+top_k top_p torchscript transformers* typical_p unsloth_* use_bfloat16 use_cache
+"""
+_ONE_STACK = {"is_encoder_decoder": (False,), "add_cross_attention": (False,)}
+_TABLES = {
+    "bert": Table(
+        {
+            "embeddings.word_embeddings": "embedding.tokens",
+            "embeddings.position_embeddings": "embedding.positions",
+            "embeddings.token_type_embeddings": "segments",
+            "embeddings.LayerNorm": "norm",
+        },
+        "encoder.layer",
+        {
+            "attention.self.query": "attention.query",
+            "attention.self.key": "attention.key",
+            "attention.self.value": "attention.value",
+            "attention.output.dense": "attention.out",
+            "attention.output.LayerNorm": "add_attention.norm",
+            "intermediate.dense": "feed_forward.hidden",
+            "output.dense": "feed_forward.out",
+            "output.LayerNorm": "add_feed_forward.norm",
+        },
+        needed={
+            "hidden_act": ("gelu",),
+            "position_embedding_type": ("absolute",),
+            "is_decoder": (False,),
+            "type_vocab_size": (2,),
+        },
+        harmless="directionality pooler_*",
+        prefix="bert.",
+        left_out=r"(pooler|cls)\..*|embeddings\.position_ids",
+    ),
+    "gpt2": Table(
+        {"wte": "embedding.tokens", "wpe": "embedding.positions", "ln_f": "stack.norm"},
+        "h",
+        {
+            "ln_1": "add_attention.norm",
+            "attn.c_attn": "attention.query attention.key attention.value",
+            "attn.c_proj": "attention.out",
+            "ln_2": "add_feed_forward.norm",
+            "mlp.c_fc": "feed_forward.hidden",
+            "mlp.c_proj": "feed_forward.out",
+        },
+        needed={
+            "activation_function": ("gelu_new",),
+            "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,),
+        },
+        harmless="is_decoder n_ctx n_special predict_special_tokens reorder_and_upcast_attn summary_*",
+        transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),
+        logits="lm_head.weight",
+        prefix="transformer.",
+        left_out=r"h\.\d+\.attn\.(masked_)?bias",
+    ),
+    "llama": Table(
+        {"embed_tokens": "embedding.tokens", "norm": "stack.norm"},
+        "layers",
+        {
+            "input_layernorm": "add_attention.norm",
+            "self_attn.q_proj": "attention.query",
+            "self_attn.k_proj": "attention.key",
+            "self_attn.v_proj": "attention.value",
+            "self_attn.o_proj": "attention.out",
+            "post_attention_layernorm": "add_feed_forward.norm",
+            "mlp.gate_proj": "feed_forward.gate",
+            "mlp.up_proj": "feed_forward.hidden",
+            "mlp.down_proj": "feed_forward.out",
+        },
+        needed={
+            "hidden_act": ("silu",),
+            "attention_bias": (False,),
+            "mlp_bias": (False,),
+            "partial_rotary_factor": (1,),
+            "rope_interleaved": (False,),
+        },
+        harmless="""
+is_decoder is_llama_config max_position_embeddings max_sequence_length pretraining_tp
+rope_*.original_max_position_embeddings
+""",
+        logits="lm_head.weight",
+        prefix="model.",
+        left_out=r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    ),
+}
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "model_dim": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "num_layers": "num_hidden_layers",
+    "feed_forward_dim": "intermediate_size",
+}
 _FORMATS = ("F64", "F32", "F16", "BF16")
 
 
@@ -95,9 +143,9 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
     """
     from tokenizers import Tokenizer
 
-    if layout not in _LAYOUTS:
-        raise ValueError(f"layout: expected one of {', '.join(_LAYOUTS)}, got {layout!r}")
-    table, made, needed, harmless, prefix, left_out = _LAYOUTS[layout]
+    if layout not in _TABLES:
+        raise ValueError(f"layout: expected one of {', '.join(_TABLES)}, got {layout!r}")
+    table = _TABLES[layout]
     path = Path(path)
     index = path.with_name(f"{path.name}.index.json")
     if re.search(r"-of-(?!0*1\.)\d+\.|\.index\.json$", path.name) or (index.is_file() and not path.is_file()):
@@ -108,19 +156,19 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
             beside = f"{settings.name} and {splitter.name} beside it"
             raise FileNotFoundError(f"path: expected a safetensors file with {beside}, got no {file}")
     config = Settings.from_json(settings)
-    for name, value in {"model_type": layout, **_NEEDED, **needed}.items():
-        config.expect(name, value)
-    model = made(config)
+    for name, accepted in {"model_type": (layout,), **_ONE_STACK, **table.needed}.items():
+        config.expect(name, *accepted)
+    model: Any = {"bert": _bert, "gpt2": _gpt2, "llama": _llama}[layout](config)
     end_ids: tuple[int, ...] = ()
     if isinstance(model, LanguageModel):
         generation = path.with_name("generation_config.json")
         for source in ([Settings.from_json(generation)] if generation.is_file() else []) + [config]:
             end_ids += source.token_ids("eos_token_id", vocab_size=model.config.vocab_size)
-    config.refuse_others({*_HARMLESS, *harmless})
+    config.refuse_others((_NOTES + table.harmless).split())
     with reading(path, "a safetensors file"):
         opened = safe_open(path, "pt")
     with opened as stored:
-        names = {_today(name).removeprefix(prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
+        names = {_today(name).removeprefix(table.prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
         if table.logits and table.logits not in names:
             config.expect("tie_word_embeddings", True)
 
@@ -130,7 +178,7 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
                 raise ValueError(f"{path}: expected {names[name]} as {', '.join(_FORMATS)}, got {kind}")
             return stored.get_tensor(names[name]).float()
 
-        fill(model, table, {name for name in names if not re.fullmatch(left_out, name)}, read, path)
+        fill(model, table, {name for name in names if not re.fullmatch(table.left_out, name)}, read, path)
     if layout == "llama":
         for layer in model.stack.layers:
             for projection in (layer.attention.query, layer.attention.key):
@@ -143,57 +191,39 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
 
 
 def _bert(config: Settings) -> SegmentEncoder:
-    model_dim = config.get("hidden_size", int)
+    sizes = config.sizes(_SIZES)
     return make(
         config.path,
         partial(SegmentEncoder, norm_embedding=True),
-        partial(Learned, config.get("max_position_embeddings", int), model_dim),
-        vocab_size=config.get("vocab_size", int),
-        model_dim=model_dim,
-        num_heads=config.get("num_attention_heads", int),
-        num_layers=config.get("num_hidden_layers", int),
-        feed_forward_dim=config.get("intermediate_size", int),
+        partial(Learned, config.get("max_position_embeddings", int), sizes["model_dim"]),
         norm=partial(nn.LayerNorm, eps=config.get("layer_norm_eps", float)),
         feed_forward=partial(FeedForward, activation=functional.gelu),
+        **sizes,
     )
 
 
 def _gpt2(config: Settings) -> LanguageModel:
-    model_dim = config.get("n_embd", int)
+    names = {"vocab_size": "vocab_size", "model_dim": "n_embd", "num_heads": "n_head", "num_layers": "n_layer"}
+    sizes = config.sizes(names)
     return make(
         config.path,
         LanguageModel,
-        partial(Learned, config.get("n_positions", int), model_dim),
-        vocab_size=config.get("vocab_size", int),
-        model_dim=model_dim,
-        num_heads=config.get("n_head", int),
-        num_layers=config.get("n_layer", int),
-        feed_forward_dim=config.get("n_inner", int, 4 * model_dim),
+        partial(Learned, config.get("n_positions", int), sizes["model_dim"]),
+        feed_forward_dim=config.get("n_inner", int, 4 * sizes["model_dim"]),
         norm_first=True,
         norm=partial(nn.LayerNorm, eps=config.get("layer_norm_epsilon", float)),
         feed_forward=partial(FeedForward, activation=partial(functional.gelu, approximate="tanh")),
+        **sizes,
     )
 
 
 def _llama(config: Settings) -> LanguageModel:
-    num_layers = config.get("num_hidden_layers", int)
-    config.expect("layer_types", ["full_attention"] * num_layers)
-    base, scaling = _rotary(config)
-    return make_llama(
-        config.path,
-        vocab_size=config.get("vocab_size", int),
-        model_dim=config.get("hidden_size", int),
-        num_heads=config.get("num_attention_heads", int),
-        num_kv_heads=config.get("num_key_value_heads", int, None),
-        num_layers=num_layers,
-        feed_forward_dim=config.get("intermediate_size", int),
-        head_dim=config.get("head_dim", int, None),
-        epsilon=config.get("rms_norm_eps", float),
-        rotary={"base": base, "scaling": scaling},
-    )
+    config.expect("layer_types", ["full_attention"] * config.get("num_hidden_layers", int))
+    rotary = _rotary(config)
+    return make_llama(config, _SIZES, kv="num_key_value_heads", head="head_dim", eps="rms_norm_eps", rotary=rotary)
 
 
-def _rotary(config: Settings) -> tuple[float, Interpolation | YaRN | None]:
+def _rotary(config: Settings) -> dict[str, Any]:
     """The base and the scaling, which older and newer files call by other names; of both, the older name counts."""
     old = any(name.startswith("rope_scaling.") for name in config.values)
     rope = "rope_scaling" if old else "rope_parameters"
@@ -202,83 +232,15 @@ def _rotary(config: Settings) -> tuple[float, Interpolation | YaRN | None]:
     config.expect(f"{rope}.partial_rotary_factor", 1)
     base = config.get(f"{rope}.rope_theta", float, config.get("rope_theta", float, 10_000.0))
     if kind == "default":
-        return base, None
+        return {"base": base}
     if kind not in ("linear", "llama3"):
         raise ValueError(f"{config.path}: {rope}.rope_type: expected default, linear or llama3, got {kind}")
     factor = config.get(f"{rope}.factor", float)
     if kind == "linear":
-        return base, Interpolation(factor)
+        return {"base": base, "scaling": Interpolation(factor)}
     slow, fast = (config.get(f"{rope}.{name}_freq_factor", float) for name in ("low", "high"))
     trained = config.get(f"{rope}.original_max_position_embeddings", int)
-    return base, YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)
-
-
-class _Layout(NamedTuple):
-    """How to read one family of files: settings that must not say anything else, those that say nothing about what the
-    model computes, what may stand before the names of parameters, and names that are not read.
-    """
-
-    table: Table
-    make: Callable[[Settings], Any]
-    needed: dict[str, Any]
-    harmless: set[str]
-    prefix: str
-    left_out: str
-
-
-_NEEDED = {"is_encoder_decoder": False, "add_cross_attention": False}
-# What no family's model depends on: notes, training, generation, and code that computes the same in another order.
-_HARMLESS = """
-_* *_pdrop *_token_id *attn_implementation *dropout* *dtype *no_repeat_ngram_size *suppress_tokens architectures
-bad_words_ids chunk_size_feed_forward diversity_penalty do_sample early_stopping exponential_decay_length_penalty*
-finetuning_task gradient_checkpointing id2label* initializer_range label2id* length_penalty max_length min_length
-num_beam* num_labels num_return_sequences output_* prefix problem_type remove_invalid_values repetition_penalty
-return_dict* task_specific_params* temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class
-top_k top_p torchscript transformers* typical_p unsloth_* use_bfloat16 use_cache
-""".split()
-_LAYOUTS = {
-    "bert": _Layout(
-        _BERT,
-        _bert,
-        {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False, "type_vocab_size": 2},
-        {"directionality", "pooler_*"},
-        "bert.",
-        r"(pooler|cls)\..*|embeddings\.position_ids",
-    ),
-    "gpt2": _Layout(
-        _GPT2,
-        _gpt2,
-        {
-            "activation_function": "gelu_new",
-            "scale_attn_weights": True,
-            "scale_attn_by_inverse_layer_idx": False,
-        },
-        {"is_decoder", "n_ctx", "n_special", "predict_special_tokens", "reorder_and_upcast_attn", "summary_*"},
-        "transformer.",
-        r"h\.\d+\.attn\.(masked_)?bias",
-    ),
-    "llama": _Layout(
-        _LLAMA,
-        _llama,
-        {
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "mlp_bias": False,
-            "partial_rotary_factor": 1,
-            "rope_interleaved": False,
-        },
-        {
-            "is_decoder",
-            "is_llama_config",
-            "max_position_embeddings",
-            "max_sequence_length",
-            "pretraining_tp",
-            "rope_*.original_max_position_embeddings",
-        },
-        "model.",
-        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
-    ),
-}
+    return {"base": base, "scaling": YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)}
 
 
 def _today(name: str) -> str:

@@ -33,35 +33,38 @@ class Settings:
     """
 
     def __init__(self, path: Path, values: dict[str, Any]) -> None:
-        self.path, self.values, self._asked = path, _flat(values), set[str]()
+        self.path, self.values, self._asked = path, dict(_flat(values)), set[str]()
 
     @classmethod
     def from_json(cls, path: Path) -> "Settings":
+        """Those of a file in JSON."""
         with reading(path, "an object in JSON"):
             return cls(path, json.loads(path.read_text(encoding="utf-8")))
 
     def get(self, name: str, kind: type, default: Any = ...) -> Any:
         """The setting, which has to be of this kind; without a default, it has to be there."""
         self._asked.add(name)
-        if name not in self.values:
-            if default is ...:
-                others = f"{len(self.values)} others: {', '.join(self.values)}"
-                raise ValueError(f"{self.path}: expected the setting {name}, got {others}")
-            return default
-        value = self.values[name]
-        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
-        if not fits or (kind in (int, float) and not 0 < value < math.inf):
-            raise ValueError(f"{self.path}: {name}: expected {_KINDS[kind]}, got {shown(value)}")
+        value = self.values.get(name, default)
+        if value is ...:
+            others = f"{len(self.values)} others: {', '.join(self.values)}"
+            raise ValueError(f"{self.path}: expected the setting {name}, got {others}")
+        if name in self.values:
+            fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+            if not fits or (kind in (int, float) and not 0 < value < math.inf):
+                raise ValueError(f"{self.path}: {name}: expected {_KINDS[kind]}, got {shown(value)}")
         return value
 
+    def sizes(self, names: dict[str, str]) -> dict[str, int]:
+        """What these settings say, ``{our name: theirs}``, as sizes under our names."""
+        return {ours: self.get(theirs, int) for ours, theirs in names.items()}
+
     def expect(self, name: str, *accepted: Any) -> None:
-        """Refuse any other value. A setting that is missing is one of these by default."""
+        """Refuse any other value. A setting that is missing is the first of these."""
         self._asked.add(name)
         value = self.values.get(name, accepted[0])
         if value not in accepted:
-            raise ValueError(
-                f"{self.path}: expected {name} to be {' or '.join(map(repr, accepted))}, got {shown(value)}"
-            )
+            expected = " or ".join(map(repr, accepted))
+            raise ValueError(f"{self.path}: expected {name} to be {expected}, got {shown(value)}")
 
     def token_ids(self, *names: str, vocab_size: int) -> tuple[int, ...]:
         """The tokens that these settings name, each of them none, one, or a list."""
@@ -78,17 +81,15 @@ class Settings:
         """Refuse what nobody has asked for, unless its name fits one of these patterns."""
         others = {name: value for name, value in self.values.items() if name not in self._asked}
         unknown = [
-            f"{name}={shown(others[name])}" for name in others if not any(fnmatchcase(name, x) for x in harmless)
+            f"{name}={shown(x)}" for name, x in others.items() if not any(fnmatchcase(name, y) for y in harmless)
         ]
         if unknown:
             raise ValueError(f"{self.path}: expected settings that this model has, got {', '.join(unknown)}")
 
 
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(values: dict[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": x for inner, x in _flat(value).items()}
+            yield from _flat(value, f"{outer}{name}.")
         elif value is not None:
-            flat[name] = value
-    return flat
+            yield f"{outer}{name}", value

@@ -1,6 +1,6 @@
 """From what a file calls sizes and parameters to what our models call them."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
-from attn_core.pretrained.settings import reading
+from attn_core.pretrained.settings import Settings, reading
 from attn_core.transformer import LanguageModel, SegmentEncoder, SwiGLU, TransformerConfig
 
 Model = TypeVar("Model", LanguageModel, SegmentEncoder)
@@ -33,46 +33,48 @@ class Pretrained(Generic[Model]):
 
 
 class Table(NamedTuple):
-    """What a file calls the modules of a model, and what our model calls them.
+    """What a family of files calls the modules of a model, and what our model calls them; and the files' settings.
 
     ``whole`` names modules that exist once, ``layer`` those of each layer, whose names begin with ``layers`` and a
     number. Names of ours that are separated by spaces share one matrix in the file, the rows of one after the other's.
     A parameter whose name ends with one of ``transposed`` is stored as the transpose of ours. ``logits`` is the matrix
-    of the logits, which need not be stored, since it has to be the embedding.
+    of the logits, which need not be stored, since it has to be the embedding. ``prefix`` may stand before a name, and
+    names that match ``left_out`` are not read.
+
+    ``needed`` settings may say nothing else, ``{name: (value if it is missing, other values…)}``; ``harmless`` ones
+    (patterns, separated by spaces) change neither the logits nor the tokens of a text.
     """
 
     whole: dict[str, str]
     layers: str
     layer: dict[str, str]
+    needed: Mapping[str, tuple[Any, ...]]
+    harmless: str
     transposed: tuple[str, ...] = ()
     logits: str = ""
+    prefix: str = ""
+    left_out: str = ""
 
 
-def make(path: Path, kind: Callable[..., Model], positions: Callable[[], nn.Module], **sizes: Any) -> Model:
-    """A model of these sizes, from the file ``path``, without memory for its parameters: ``fill`` replaces them."""
+def make(path: Path, kind: Callable[..., Model], positions: Callable[[], nn.Module], **options: Any) -> Model:
+    """A model of these options, from the file ``path``, without memory for its parameters: ``fill`` replaces them."""
     with torch.device("meta"), reading(path, "sizes that fit together"):
-        return kind(TransformerConfig(dropout=0.0, scale_embedding=False, **sizes), positions=positions)
+        return kind(TransformerConfig(dropout=0.0, scale_embedding=False, **options), positions=positions)
 
 
 def make_llama(
-    path: Path,
-    *,
-    head_dim: int | None,
-    epsilon: float,
-    rotary: dict[str, Any],
-    model_dim: int,
-    num_heads: int,
-    **sizes: Any,
+    settings: Settings, names: dict[str, str], *, kv: str, head: str, eps: str, rotary: dict[str, Any], **sizes: int
 ) -> LanguageModel:
-    """``make`` for the Llama family. ``head_dim`` None is the usual one, and ``rotary`` are options of ``Rotary``."""
+    """``make`` for the Llama family, from settings of these ``names``; ``rotary`` are options of ``Rotary``."""
+    sizes |= settings.sizes(names)
+    head_dim = settings.get(head, int, None)
     return make(
-        path,
+        settings.path,
         LanguageModel,
-        partial(Rotary, head_dim or model_dim // num_heads, **rotary),
-        model_dim=model_dim,
-        num_heads=num_heads,
+        partial(Rotary, head_dim or sizes["model_dim"] // sizes["num_heads"], **rotary),
+        num_kv_heads=settings.get(kv, int, None),
         norm_first=True,
-        norm=partial(nn.RMSNorm, eps=epsilon),
+        norm=partial(nn.RMSNorm, eps=settings.get(eps, float)),
         attention=partial(MultiHeadAttention, head_dim=head_dim),
         feed_forward=SwiGLU,
         bias=False,
@@ -87,12 +89,7 @@ def fill(
     read: Callable[[str], Tensor],
     path: Path,
 ) -> None:
-    """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32.
-
-    Raises:
-        ValueError: if a parameter of the table is missing or has another shape, if one is not in the table, or if the
-            matrix of the logits is not the embedding.
-    """
+    """Give ``model`` the parameters named in ``stored``, each of which ``read`` returns in float32."""
     modules = table.whole | {
         f"{table.layers}.{number}.{theirs}": " ".join(f"stack.layers.{number}.{own}" for own in ours.split())
         for number in range(model.config.num_layers)

@@ -12,7 +12,7 @@ from attn_core.seq2seq.fixed import FixedContextDecoder, FixedContextState
 from attn_core.seq2seq.hard import HardDecoder
 from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder, LuongState
 from attn_core.seq2seq.model import Seq2Seq
-from attn_core.seq2seq.multi_head import MultiHeadDecoder, MultiHeadState
+from attn_core.seq2seq.multi_head_decoder import MultiHeadDecoder, MultiHeadState
 
 __all__ = [
     "BahdanauDecoder",

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_integer
 from attn_core.mechanisms.dense import attend
 from attn_core.scores import Additive
 from attn_core.seq2seq.decoder import Decoder, DeepOutput
@@ -39,9 +38,6 @@ class BahdanauDecoder(Decoder):
 
     Source: Bahdanau et al. 2015, section 3.1 and appendix A.2.2. Two things differ: the read-out sees the new state,
     where the paper's sees the last one, and the GRU is PyTorch's, which applies the reset gate after the product.
-
-    Raises:
-        ValueError: as ``Decoder``.
     """
 
     def __init__(
@@ -52,7 +48,6 @@ class BahdanauDecoder(Decoder):
         hidden_dim: int,
         memory_dim: int,
         num_layers: int = 1,
-        score_dim: int | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(
@@ -63,9 +58,7 @@ class BahdanauDecoder(Decoder):
             num_layers=num_layers,
             dropout=dropout,
         )
-        if score_dim is not None:
-            check_integer("score_dim", score_dim)
-        self.score = Additive(hidden_dim, memory_dim, hidden_dim if score_dim is None else score_dim)
+        self.score = Additive(hidden_dim, memory_dim, hidden_dim)
         inputs = [embed_dim + memory_dim] + [hidden_dim] * (num_layers - 1)
         self.cells = nn.ModuleList(nn.GRUCell(size, hidden_dim) for size in inputs)
         self.output = DeepOutput(vocab_size, hidden_dim + memory_dim + embed_dim, 2 * embed_dim)

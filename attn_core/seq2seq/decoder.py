@@ -24,10 +24,6 @@ class Decoder(nn.Module):
     """The beginning of every decoder: embedded target words, and a first state made of the encoder's final one.
 
     Source: Bahdanau et al. 2015, appendix A.2.2, whose first state is made of the backward state alone.
-
-    Raises:
-        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1); in use, if the tokens have another kind or
-            shape, or the memory another size.
     """
 
     def __init__(

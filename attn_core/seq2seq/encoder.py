@@ -30,10 +30,6 @@ class Encoder(nn.Module):
     embedded words, and between layers.
 
     Source: Cho et al. 2014, section 2.2; Bahdanau et al. 2015, section 3.2 (both ways).
-
-    Raises:
-        ValueError: if a size is below 1 or ``dropout`` lies outside [0, 1); in use, if the source or the lengths have
-            another kind or shape, or a sentence is empty.
     """
 
     def __init__(
@@ -47,10 +43,9 @@ class Encoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_integer("vocab_size", vocab_size)
-        check_integer("embed_dim", embed_dim)
-        check_integer("hidden_dim", hidden_dim)
-        check_integer("num_layers", num_layers)
+        sizes = {"vocab_size": vocab_size, "embed_dim": embed_dim, "hidden_dim": hidden_dim, "num_layers": num_layers}
+        for name, size in sizes.items():
+            check_integer(name, size)
         check_dropout(dropout)
         check_flags(bidirectional=bidirectional)
         self.vocab_size = vocab_size

@@ -29,9 +29,6 @@ class FixedContextDecoder(Decoder):
     """A GRU decoder that sees the source through one vector, the encoder's final state, at every step.
 
     Source: Cho et al. 2014, section 2.2.
-
-    Raises:
-        ValueError: as ``Decoder``.
     """
 
     def __init__(

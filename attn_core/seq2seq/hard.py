@@ -33,9 +33,6 @@ class HardDecoder(BahdanauDecoder):
     ``reinforce_loss`` needs. The weights that it shows are 1 for the chosen word, 0 for the others.
 
     Source: Xu et al. 2015, section 4.1.
-
-    Raises:
-        ValueError: as ``BahdanauDecoder``.
     """
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:

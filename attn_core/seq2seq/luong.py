@@ -17,9 +17,6 @@ class LocalMonotonic(nn.Module):
     """The window of local-m: target word t looks at source words t − D to t + D, where D is ``half_width``.
 
     Source: Luong et al. 2015, section 3.2.
-
-    Raises:
-        ValueError: if ``half_width`` is below 1.
     """
 
     def __init__(self, half_width: int) -> None:
@@ -45,9 +42,6 @@ class LocalPredictive(nn.Module):
     window alone passes no gradient to p, since its edges jump; the Gaussian is what p is learned through.
 
     Source: Luong et al. 2015, eq. 9 and 10.
-
-    Raises:
-        ValueError: if a size is below 1.
     """
 
     def __init__(self, hidden_dim: int, half_width: int) -> None:
@@ -106,9 +100,6 @@ class LuongDecoder(Decoder):
 
     Source: Luong et al. 2015, section 3; input feeding: section 3.3. Its networks are LSTMs, ours are GRUs; the first
     state is made as Bahdanau's.
-
-    Raises:
-        ValueError: as ``Decoder``, or if ``score`` or ``window`` is no module; in use, if the score is for other sizes.
     """
 
     def __init__(

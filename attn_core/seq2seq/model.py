@@ -9,7 +9,7 @@ from attn_core.seq2seq.bahdanau import BahdanauDecoder
 from attn_core.seq2seq.decoder import State
 from attn_core.seq2seq.fixed import FixedContextDecoder
 from attn_core.seq2seq.luong import LuongDecoder
-from attn_core.seq2seq.multi_head import MultiHeadDecoder
+from attn_core.seq2seq.multi_head_decoder import MultiHeadDecoder
 
 
 class Seq2Seq(nn.Module):

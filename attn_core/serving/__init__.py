@@ -1,13 +1,13 @@
 """Serving a language model to many requests at once: continuous batching over the paged cache.
 
 ``Engine`` takes requests and gives tokens as they come. ``Scheduler`` chooses each step's batch. ``PrefixTables`` finds
-blocks that hold the beginning of a prompt already. ``PromptLookup`` and ``DraftModel`` make decoding speculative.
+blocks that hold the beginning of a prompt already. ``PromptLookup`` makes decoding speculative.
 """
 
 from attn_core.serving.engine import Engine
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
-from attn_core.serving.speculative import DraftModel, PromptLookup
+from attn_core.serving.speculative import PromptLookup
 
-__all__ = ["Completion", "DraftModel", "Engine", "PrefixTables", "PromptLookup", "Request", "Scheduler"]
+__all__ = ["Completion", "Engine", "PrefixTables", "PromptLookup", "Request", "Scheduler"]

@@ -11,13 +11,13 @@ import torch
 from attn_core.cache import BlockPool, StreamingWindow
 from attn_core.contract import check_integer, kind, token_ids
 from attn_core.decode import Sampler, argmax
-from attn_core.decode.hypothesis import in_evaluation
 from attn_core.decode.pick import check_logits
+from attn_core.evaluation import evaluating
 from attn_core.serving.paged_model import PagedModel
 from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
-from attn_core.serving.speculative import DraftModel, PromptLookup, draft, reject, verify
+from attn_core.serving.speculative import PromptLookup, verify
 from attn_core.serving.undo import Undo
 from attn_core.transformer import LanguageModel
 
@@ -44,8 +44,8 @@ class Engine:
     Functions that a step calls, ``decode`` for example, must not call the engine.
 
     Raises:
-        ValueError: if ``PagedModel`` refuses ``model`` or the draft model, their vocabularies differ, a size is below
-            1, ``token_budget`` is too small for one request with its drafts, or ``num_blocks`` for the window.
+        ValueError: if ``PagedModel`` refuses ``model``, a size is below 1, ``token_budget`` is too small for one
+            request with its drafts, or ``num_blocks`` for the window.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Engine:
         token_budget: int = 256,
         prefix_caching: bool = True,
         pool: type[BlockPool] = BlockPool,
-        drafter: PromptLookup | DraftModel | None = None,
+        drafter: PromptLookup | None = None,
         window: StreamingWindow | None = None,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
@@ -67,14 +67,8 @@ class Engine:
         self.scheduler = Scheduler(self.tables, token_budget, window)
         check_integer("num_blocks", num_blocks, at_least=1 if window is None else self.scheduler.most_blocks)
         self.drafted = self.accepted = 0  # how many tokens were drafted, and how many of them stayed
-        self._paged, self._draft_paged = PagedModel(model, self.tables, pool=pool, window=window), None
-        if isinstance(drafter, DraftModel):
-            self._draft_paged = PagedModel(drafter.model, self.tables, pool=pool, window=window)
-            sizes = model.config.vocab_size, drafter.model.config.vocab_size
-            if sizes[0] != sizes[1]:
-                raise ValueError(f"drafter: expected the model's vocabulary of {sizes[0]} tokens, got {sizes[1]}")
-        self._models = [paged.model for paged in (self._paged, self._draft_paged) if paged is not None]
-        self._modules = [module for each in self._models for module in each.modules()]  # it takes a while to ask
+        self._paged = PagedModel(model, self.tables, pool=pool, window=window)
+        self._modules = list(model.modules())  # it takes a while to ask
         self._arrivals = itertools.count()
         # What takes back a change that is not done, and how many tokens each request of the batch had before.
         self._undo: tuple[Undo, dict[Completion, int]] | None = None
@@ -102,8 +96,8 @@ class Engine:
         for name in ("prompt", "logit_bias"):
             token_ids(name, list(getattr(request, name)), self.model.config.vocab_size)
         capacity = self.tables.num_blocks * self.tables.block_size
-        rooms = [getattr(model.embedding.positions, "max_length", math.inf) for model in self._models]
-        room = min(rooms if self.scheduler.window else [*rooms, capacity])
+        room = getattr(self.model.embedding.positions, "max_length", math.inf)
+        room = room if self.scheduler.window else min(room, capacity)
         longest = len(request.prompt) + request.max_new_tokens - 1  # the last token is not read
         if longest > room:
             parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
@@ -187,7 +181,7 @@ class Engine:
         undo = self._kept()
         undo.keep_random({self._generator(one.sampler) for one in plan if one.sampler is not None})
         self._undo = undo, begins
-        with in_evaluation(self._modules):
+        with evaluating(self._modules):
             taken = self._read(begins)
         new = {}
         for completion in plan:
@@ -225,31 +219,29 @@ class Engine:
 
     def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
         """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
-        ends = {one: self.tables.length(one.sequence) for one in begins}
-        known = {one: (begin, one.tokens[begin : ends[one]]) for one, begin in begins.items()}
-        distributions = {} if self._draft_paged is None else draft(self._draft_paged, known)
-        tokens = {one.sequence: (begin, [*ids, *one.drafts]) for one, (begin, ids) in known.items()}
-        counts = itertools.accumulate(len(ids) for _, ids in tokens.values())  # where each request's rows end
-        wanted = {one: count for one, count in zip(known, counts, strict=True) if ends[one] >= len(one)}
-        rows = [row for one, end in wanted.items() for row in range(end - 1 - len(one.drafts), end)]
+        tokens: dict[int, tuple[int, list[int]]] = {}
+        wanted: list[Completion] = []
+        rows: list[int] = []
+        count = 0
+        for one, begin in begins.items():
+            end = self.tables.length(one.sequence)
+            ids = [*one.tokens, *one.drafts][begin:end]
+            tokens[one.sequence] = begin, ids
+            count += len(ids)
+            if end >= len(one):
+                wanted.append(one)
+                rows += range(count - 1 - len(one.drafts), count)
         logits = self._paged.read(tokens, rows).split([1 + len(completion.drafts) for completion in wanted])
         taken: dict[Completion, list[int]] = {}
         for completion, own in zip(wanted, logits, strict=True):
-            sampler, drafts = completion.sampler, completion.drafts
             taken[completion] = []
-            if completion.error is not None:
-                continue
             try:
                 own = completion.adjusted(own)
                 check_logits(own)
-                if completion in distributions and sampler is not None:
-                    drafted = torch.stack(distributions[completion])
-                    taken[completion] = reject(sampler.probabilities(own), drafted, drafts, sampler.generator)
-                else:
-                    taken[completion] = verify(argmax if sampler is None else sampler, own, drafts)
+                taken[completion] = verify(completion.sampler or argmax, own, completion.drafts)
             except Exception as error:  # only this request's logits or sampler are bad: the others go on
                 completion.error = error
-            self.drafted += len(drafts)
+            self.drafted += len(completion.drafts)
             self.accepted += max(len(taken[completion]) - 1, 0)
         return taken
 

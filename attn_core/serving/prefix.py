@@ -44,11 +44,7 @@ class PrefixTables(BlockTables):
         return sequence
 
     def register(self, sequence: int, tokens: Sequence[int]) -> None:
-        """Let the sequence's full blocks be found, which hold the first of these ``tokens``.
-
-        Raises:
-            ValueError: if the sequence does not exist, or has more tokens than these.
-        """
+        """Let the sequence's full blocks be found, which hold the first of these ``tokens``."""
         check_integer("tokens", len(tokens), at_least=self.length(sequence))
         table, hashes = self._table(sequence), self._registered.setdefault(sequence, [])
         for name in self._hashes(tokens[: self.length(sequence)], hashes):

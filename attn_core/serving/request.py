@@ -120,10 +120,10 @@ class Completion:
         self.end = min((begin for begin in found if begin >= 0), default=None)
         return self.end is not None
 
-    def adjusted(self, logits: Tensor, first: int = 0) -> Tensor:
-        """Logits ``(K, V)`` after the next ``first`` tokens, with the bias and without ends that come too early."""
+    def adjusted(self, logits: Tensor) -> Tensor:
+        """Logits ``(K, V)`` of the next K tokens, with the bias and without ends that come too early."""
         bias, ends = self.request.logit_bias, [i for i in self.request.stop_ids if i < logits.shape[-1]]
-        early = self.request.min_tokens - len(self.ids) - first
+        early = self.request.min_tokens - len(self.ids)
         if bias or (ends and early > 0):
             logits = logits.clone()
             logits[:, list(bias)] += torch.tensor(list(bias.values()), dtype=logits.dtype, device=logits.device)

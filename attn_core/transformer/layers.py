@@ -18,9 +18,6 @@ class AddNorm(nn.Module):
 
     ``norm`` makes the norm from the model's size: layer norm by default.
 
-    Raises:
-        ValueError: if ``model_dim`` is below 1, ``dropout`` lies outside [0, 1), or ``norm`` makes none.
-
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 

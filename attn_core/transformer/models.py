@@ -1,7 +1,8 @@
 """Whole models: encoder–decoder, encoder-only and decoder-only."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -18,37 +19,33 @@ _FIRST_ROOM = 64
 
 
 @dataclass
-class TransformerState:
-    """Between two tokens: each decoder layer's cache and its prepared ``memory``, and the source's ``mask (B, S)``.
+class LanguageModelState:
+    """Between two tokens: each layer's cache. ``step`` and ``select`` change them: a state is good for one of these.
 
-    ``step`` and ``select`` change the caches, so a state is good for one of them. There are no ``weights``: the fast
-    path keeps none.
+    There are no ``weights``: the fast path keeps none.
     """
 
     caches: Sequence[Cache]
+    weights: None = None
+
+    def select(self, rows: Tensor) -> Self:
+        """These rows of the batch."""
+        for cache in self.caches:
+            cache.reorder(rows)
+        return replace(self)
+
+
+@dataclass(kw_only=True)
+class TransformerState(LanguageModelState):
+    """Also each decoder layer's prepared ``memory``, and the source's ``mask (B, S)``."""
+
     memory: list[tuple[Tensor, Tensor]]
     mask: Tensor
-    weights: None = None
 
-    def select(self, rows: Tensor) -> "TransformerState":
+    def select(self, rows: Tensor) -> Self:
         """These rows of the batch."""
-        for cache in self.caches:
-            cache.reorder(rows)
-        return TransformerState(self.caches, [(k[rows], v[rows]) for k, v in self.memory], self.mask[rows])
-
-
-@dataclass
-class LanguageModelState:
-    """Between two tokens: each layer's cache. ``step`` and ``select`` change them: a state is good for one of these."""
-
-    caches: Sequence[Cache]
-    weights: None = None
-
-    def select(self, rows: Tensor) -> "LanguageModelState":
-        """These rows of the batch."""
-        for cache in self.caches:
-            cache.reorder(rows)
-        return LanguageModelState(self.caches)
+        memory = [(k[rows], v[rows]) for k, v in self.memory]
+        return replace(super().select(rows), memory=memory, mask=self.mask[rows])
 
 
 class Transformer(nn.Module):
@@ -106,7 +103,7 @@ class Transformer(nn.Module):
         """Read the source; give the state before the first token."""
         states, mask = self.encode(source, lengths)
         caches = new_caches(self.decoder.layers, source.shape[0], _FIRST_ROOM)
-        return TransformerState(caches, self.decoder.project_kv(states), mask)
+        return TransformerState(caches, memory=self.decoder.project_kv(states), mask=mask)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
@@ -116,7 +113,7 @@ class Transformer(nn.Module):
             cache.reserve(1)
         x = self.target_embedding(tokens[:, None], state.caches[0].longest)
         x = self.decoder(x, state.memory, memory_mask=state.mask[:, None, None], caches=state.caches)
-        return self.target_embedding.logits(x)[:, 0], TransformerState(state.caches, state.memory, state.mask)
+        return self.target_embedding.logits(x)[:, 0], state
 
 
 class _SingleStack(nn.Module):
@@ -141,9 +138,6 @@ class TransformerEncoder(_SingleStack):
 
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
-    Raises:
-        ValueError: as ``Transformer``.
-
     Source: Devlin et al. 2018.
     """
 
@@ -159,9 +153,6 @@ class LanguageModel(_SingleStack):
     """The decoder-only Transformer: logits of each next token, from the tokens before it.
 
     ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
-
-    Raises:
-        ValueError: as ``Transformer``.
 
     Source: Radford et al. 2018.
     """
@@ -199,7 +190,7 @@ class LanguageModel(_SingleStack):
         """Logits ``(B, V)`` after ``tokens (B,)``, and the next state; no gradient."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.caches[0].lengths))
         x = self.read(tokens[:, None], state.caches)
-        return self.embedding.logits(x)[:, 0], LanguageModelState(state.caches)
+        return self.embedding.logits(x)[:, 0], state
 
     @torch.no_grad()
     def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None) -> Tensor:

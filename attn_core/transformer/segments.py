@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_core import masks
-from attn_core.contract import INTEGERS, can_read, check_lengths, check_tokens, kind
+from attn_core.contract import check_lengths, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import Mechanism
@@ -43,20 +43,13 @@ class SegmentEncoder(TransformerEncoder):
         return self.states(tokens, lengths, segments)[-1]
 
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
-        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives.
-
-        Raises:
-            ValueError: as ``TransformerEncoder``, or if ``segments`` are not 0 and 1, one for each token.
-        """
+        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
         if segments is None:
             segments = torch.zeros_like(tokens)
-        elif not isinstance(segments, Tensor) or segments.dtype not in INTEGERS or segments.shape != tokens.shape:
-            raise ValueError(
-                f"segments: expected integers of the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}"
-            )
-        elif can_read(segments) and not 0 <= int(segments.min()) <= int(segments.max()) <= 1:
-            raise ValueError(f"segments: expected 0 and 1, got {int(segments.min())} to {int(segments.max())}")
+        check_tokens("segments", segments, 2, axes=2)
+        if segments.shape != tokens.shape:
+            raise ValueError(f"segments: expected the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}")
         mask = masks.padding(lengths, tokens.shape[1]).to(tokens.device)
         check_lengths(lengths, tokens.shape[0])
         states = [self.norm(self.embedding(tokens) + self.segments(segments))]

@@ -52,9 +52,6 @@ class TokenEmbedding(nn.Module):
 class EncoderStack(nn.Module):
     """``num_layers`` encoder layers; with ``norm_first`` a last norm, which the paper's order does not need.
 
-    Raises:
-        ValueError: if ``mechanism`` is not a function that makes one.
-
     Source: Vaswani et al. 2017, figure 1, left.
     """
 
@@ -93,9 +90,6 @@ class EncoderStack(nn.Module):
 
 class DecoderStack(nn.Module):
     """``num_layers`` decoder layers; the last norm as in ``EncoderStack``.
-
-    Raises:
-        ValueError: if ``mechanism`` or ``cross_mechanism`` is not a function that makes one.
 
     Source: Vaswani et al. 2017, figure 1, right.
     """
@@ -146,11 +140,7 @@ def new_caches(layers: Any, batch_size: int, capacity: int) -> list[KVCache]:
 def placed(
     config: TransformerConfig, positions: Callable[[], nn.Module] | None
 ) -> tuple[nn.Module | None, RelativePositions | None]:
-    """The positions of one stack: those to add to the embeddings, and those that act inside the scores.
-
-    Raises:
-        ValueError: if ``positions`` is not a function that makes some.
-    """
+    """The positions of one stack: those to add to the embeddings, and those that act inside the scores."""
     if positions is not None:
         check_factory("positions", positions)
     made: Any = Sinusoidal(config.model_dim) if positions is None else positions()

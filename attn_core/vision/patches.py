@@ -18,10 +18,6 @@ class PatchEmbedding(nn.Module):
 
     The R patches do not overlap. It computes what a convolution does whose stride is its own width.
 
-    Raises:
-        ValueError: if a size is below 1; in use, if the images have another kind, or sides that ``patch_size`` does not
-            divide.
-
     Source: Dosovitskiy et al. 2021, eq. 1.
     """
 
@@ -45,10 +41,6 @@ class VisionTransformer(nn.Module):
     ``config`` gives the sizes; its vocabulary is not used. Before the patches stands a learned class token, whose
     vector is the image's; without ``class_token`` the image's is the mean of its patches'. ``mechanism`` is called once
     for each layer. ``capture_attention`` collects maps ``(B, H, 1 + R, 1 + R)``, the class token first.
-
-    Raises:
-        ValueError: if a size is below 1, or ``patch_size`` does not divide ``image_size``; in use, if the images have
-            another kind or size.
 
     Source: Dosovitskiy et al. 2021, section 3.1; its layers are pre-norm (``norm_first``).
     """
@@ -90,7 +82,7 @@ def check_images(images: Tensor, channels: int, patch_size: int) -> None:
     """Images are floating, ``(B, channels, H, W)``, with sides that ``patch_size`` divides."""
     if not isinstance(images, Tensor) or images.dim() != 4 or not images.dtype.is_floating_point:
         raise ValueError(f"images: expected a floating tensor (batch, channels, height, width), got {kind(images)}")
-    if images.shape[1] != channels:
-        raise ValueError(f"images: expected {channels} channels, got shape {tuple(images.shape)}")
-    if 0 in images.shape or images.shape[2] % patch_size or images.shape[3] % patch_size:
-        raise ValueError(f"images: expected sides that {patch_size} divides, got shape {tuple(images.shape)}")
+    _, found, *sides = images.shape
+    if found != channels or 0 in images.shape or any(side % patch_size for side in sides):
+        expected = f"{channels} channels and sides that {patch_size} divides"
+        raise ValueError(f"images: expected {expected}, got shape {tuple(images.shape)}")

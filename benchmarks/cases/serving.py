@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 from attn_book.data import Vocab
+from attn_book.published import smollm2_file
 from attn_core.decode import generate
-from attn_core.pretrained import smollm2_file
 from attn_core.serving import Engine, Request
 from attn_core.transformer import LanguageModel
 from benchmarks.cases.smollm2 import source, their_model

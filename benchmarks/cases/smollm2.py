@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attn_book.published import smollm2_file
 from attn_core.decode import generate
 from attn_core.positions import Rotary
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 from benchmarks.measure import Trial, Work
 

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from tests.book import notebooks as nb
-from website import heads
+from website import page_heads
 
 each = pytest.mark.parametrize("path", nb.NOTEBOOKS, ids=lambda path: path.stem)
 chapter = pytest.mark.parametrize("path", [p for p in nb.NOTEBOOKS if re.match(r"\d\d_", p.name)], ids=lambda p: p.stem)
@@ -169,9 +169,9 @@ def test_a_chapter_ends_with_advice_a_quiz_and_a_summary(path):
 
 @each
 def test_what_an_opening_says_of_its_time_is_what_was_measured(path):
-    record = json.loads(heads.RECORD.read_text(encoding="utf-8"))
+    record = json.loads(page_heads.RECORD.read_text(encoding="utf-8"))
     notebook = nbformat.read(path, as_version=4)
-    assert heads.headed(notebook, path.stem, record) == notebook, "make heads"
+    assert page_heads.headed(notebook, path.stem, record) == notebook, "make heads"
 
 
 @chapter

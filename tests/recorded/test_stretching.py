@@ -25,7 +25,7 @@ def test_stretched_positions_are_what_their_methods_say():
 
 def test_a_stretched_model_is_a_copy_that_is_trained_on():
     torch.manual_seed(0)
-    model = positions.LanguageModel(positions.LETTERS, "rotary")
+    model = positions.PlacedModel(positions.LETTERS, "rotary")
     before = {name: value.clone() for name, value in model.state_dict().items()}
     words = {"train": torch.empty(0)}
     as_it_is = stretching.stretched(model, "copying", "YaRN", seed=0, steps=0, words=words)

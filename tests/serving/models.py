@@ -1,6 +1,7 @@
 """Small models in float64, whose logits differ by far more than rounding, and what the plain loop makes of them."""
 
 import functools
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -8,6 +9,7 @@ from torch import nn
 from attn_core.decode import generate
 from attn_core.mechanisms.dense import attention
 from attn_core.positions import Rotary
+from attn_core.serving import PromptLookup
 from attn_core.transformer import LanguageModel, SwiGLU, TransformerConfig
 
 VOCAB = 13
@@ -58,6 +60,17 @@ class Windowed(nn.Module):
         distance = position[-q.shape[2] :, None] - position
         near = (distance < self.window.size) | (position < self.window.sinks)
         return attention(q, k, v, mask=near & (distance >= 0))
+
+
+@dataclass(frozen=True)
+class Guesses(PromptLookup):
+    """Drafts what another model would write, which is right now and then."""
+
+    model: LanguageModel = None
+
+    def propose(self, tokens, limit):
+        count = min(limit, self.num_tokens)
+        return generate(self.model, [tokens], max_new_tokens=count, end_ids=())[0].ids if count else []
 
 
 @functools.cache

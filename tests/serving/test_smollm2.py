@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from attn_book.corpus.english import SENTENCES
+from attn_book.published import smollm2_file
 from attn_core.cache import BlockPool, BlockTables, QuantisedBlockPool
 from attn_core.decode import generate
-from attn_core.pretrained import load_gguf, smollm2_file
+from attn_core.pretrained import load_gguf
 from attn_core.serving import Engine, PromptLookup, Request
 from attn_core.serving.paged_model import PagedModel
 

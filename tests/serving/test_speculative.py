@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from attn_core.decode import Sampler
-from attn_core.serving import DraftModel, Engine, PromptLookup, Request
-from attn_core.serving.speculative import acceptance, reject, residual, verify
-from tests.serving.models import VOCAB, plain, shared_model, small_model
-
-OTHER = small_model(0, num_layers=1)
+from attn_core.serving import Engine, PromptLookup, Request
+from attn_core.serving.speculative import reject, verify
+from tests.serving.models import Guesses, plain, shared_model
 
 
 def distributions(*shape, zeros=0.3):
@@ -29,28 +27,6 @@ def test_a_draft_is_what_followed_the_longest_match_where_it_came_last():
     assert lookup.propose([7, 1, 2, 1], 9) == [2, 1]
     assert lookup.propose([5, 5], 9) == [5]
     assert lookup.propose([1, 2, 3], 9) == [] == lookup.propose([1], 9) == lookup.propose([5, 5], 0)
-
-
-def test_with_the_rule_of_rejection_each_token_has_the_models_distribution():
-    p, q = distributions(50, 7), distributions(50, 7)
-    stays = q * acceptance(p, q)
-    rejected = 1 - stays.sum(-1, keepdim=True)
-    torch.testing.assert_close(stays + rejected * residual(p, q), p, rtol=0, atol=1e-14)
-    assert rejected.max() > 0.5
-    torch.testing.assert_close(stays.sum(-1), torch.minimum(p, q).sum(-1), rtol=0, atol=1e-14)
-    assert acceptance(p, p).eq(1).all() and torch.equal(residual(p, p), p)
-    apart = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
-    assert acceptance(*apart)[0] == 0 and residual(*apart).tolist() == [0, 1]
-
-
-def test_drafts_that_no_distribution_gave_stay_as_the_rule_of_rejection_says():
-    p = distributions(1, 5, zeros=0)
-    for token in range(5):
-        q = torch.nn.functional.one_hot(torch.tensor([token]), 5).double()
-        assert acceptance(p, q)[0, token] == p[0, token]
-        without = p.clone()
-        without[0, token] = 0
-        torch.testing.assert_close(residual(p, q), without / without.sum())
 
 
 def close_to(counts, p, draws):
@@ -74,6 +50,12 @@ def test_draws_have_the_models_distribution_given_what_came_before():
         close_to(counts, target[i], counts.total())
     stays = torch.minimum(target[:2], drafted).sum(-1)
     assert lengths[3] / draws == pytest.approx(float(stays.prod()), abs=0.03)
+
+
+def test_equal_distributions_keep_every_draft_and_disjoint_ones_none():
+    p, q = torch.tensor([[0.0, 1.0, 0.0]]).expand(2, 3), torch.tensor([[1.0, 0.0, 0.0]])
+    assert reject(p, p[:1], [1], None) == [1, 1]
+    assert reject(p, q, [0], None) == [1]
 
 
 def test_what_is_picked_is_what_would_be_picked_without_drafts():
@@ -101,9 +83,9 @@ def run(requests, model=None, **options):
     return [completion.ids for completion in completions], steps, engine
 
 
-def test_a_draft_model_that_is_always_right_saves_steps():
+def test_drafts_that_are_always_right_save_steps():
     request = Request([3, 4], 13, stop_ids=())
-    (ids,), steps, engine = run([request], drafter=DraftModel(shared_model(), 3))
+    (ids,), steps, engine = run([request], drafter=Guesses(3, model=shared_model()))
     assert ids[:5] == plain(request.prompt, 5)[0] and len(ids) == 13
     assert ids == run([request])[0][0]
     assert steps == 1 + 12 / 4 and engine.drafted == engine.accepted == 9
@@ -118,35 +100,10 @@ def test_with_drafts_from_the_text_a_seed_gives_the_same_tokens_as_without():
     assert run(requests, drafter=PromptLookup(), num_blocks=8, token_budget=9)[0] == expected
 
 
-def test_with_a_draft_model_too_a_seed_gives_the_same_tokens_whatever_is_served_beside_it():
-    requests = [Request([i, 4, 5], 11, Sampler(), seed=i, stop_ids=()) for i in range(5)]
-    drafter = DraftModel(OTHER, 3)
-    alone = [run([request], drafter=drafter)[0][0] for request in requests]
-    noise = [Request([i] * 7, 9) for i in range(5)]
-    mixed = [request for pair in zip(noise, requests, strict=True) for request in pair]
-    tight = {"num_blocks": 8, "block_size": 2, "token_budget": 7}
-    for options in ({}, tight):
-        found, _, engine = run(mixed, drafter=drafter, **options)
-        assert found[1::2] == alone
-    assert engine.scheduler.preemptions > 0 and engine.drafted > engine.accepted > 0
-
-
-def test_with_a_draft_model_the_served_tokens_have_the_models_distribution():
-    model, prompt, draws = shared_model(), [5, 3], 1500
-    with torch.no_grad():
-        first = model(torch.tensor([prompt]))[0, -1].softmax(-1)
-        second = model(torch.tensor([[*prompt, token] for token in range(VOCAB)]))[:, -1].softmax(-1)
-    expected = first @ second
-    torch.manual_seed(0)
-    requests = [Request(prompt, 3, Sampler(), stop_ids=()) for _ in range(draws)]
-    found, _, engine = run(requests, drafter=DraftModel(OTHER, 1), num_blocks=600)
-    close_to(Counter(ids[0] for ids in found), first, draws)
-    close_to(Counter(ids[1] for ids in found), expected, draws)
-    assert 0.1 < engine.accepted / engine.drafted < 0.9
-
-
 def test_when_the_budget_is_short_those_who_decode_take_turns():
-    engine = Engine(shared_model(), num_blocks=40, block_size=4, token_budget=4, drafter=DraftModel(shared_model(), 3))
+    engine = Engine(
+        shared_model(), num_blocks=40, block_size=4, token_budget=4, drafter=Guesses(3, model=shared_model())
+    )
     completions = [engine.add(Request([token], 21, stop_ids=())) for token in (3, 4, 5)]
     engine.step()
     while engine.unfinished:
@@ -159,16 +116,12 @@ def test_a_stop_token_among_the_drafts_ends_the_request_there():
     free = run([Request([3, 5], 12, stop_ids=())])[0][0]
     stop = free[6]
     request = Request([3, 5], 12, stop_ids=[stop])
-    assert run([request], drafter=DraftModel(shared_model(), 5))[0][0] == free[: free.index(stop)]
+    assert run([request], drafter=Guesses(5, model=shared_model()))[0][0] == free[: free.index(stop)]
 
 
-def test_drafters_that_do_not_fit_are_refused():
-    for make in (lambda: PromptLookup(0), lambda: DraftModel(OTHER, 0)):
-        with pytest.raises(ValueError, match="num_tokens: expected an integer of at least 1, got 0"):
-            make()
-    with pytest.raises(ValueError, match="longest_match: expected an integer of at least 1, got 0"):
-        PromptLookup(longest_match=0)
-    with pytest.raises(ValueError, match="token_budget: expected an integer of at least 5, got 4"):
+@pytest.mark.parametrize("name", ["num_tokens", "longest_match"])
+def test_drafters_that_do_not_fit_are_refused(name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        PromptLookup(**{name: 0})
+    with pytest.raises(ValueError, match="^token_budget: expected an integer of at least 5, got 4"):
         Engine(shared_model(), num_blocks=4, token_budget=4, drafter=PromptLookup(4))
-    with pytest.raises(ValueError, match=f"drafter: expected the model's vocabulary of {VOCAB} tokens, got 9"):
-        Engine(shared_model(), num_blocks=4, drafter=DraftModel(small_model(vocab_size=9)))

@@ -1,4 +1,4 @@
-"""Where the files of published models are on this machine."""
+"""Where the published models that the book examines are on this machine: in packages, by their hashes."""
 
 import atexit
 import functools

@@ -34,9 +34,6 @@ class MultiHeadDecoder(Decoder):
     the name ``attention``.
 
     Source: Luong et al. 2015, section 3 (the order of a step); Vaswani et al. 2017, section 3.2.2 (heads).
-
-    Raises:
-        ValueError: as ``Decoder``, or if ``num_heads`` does not divide ``hidden_dim``.
     """
 
     def __init__(
