@@ -47,14 +47,6 @@ def test_no_file_names_another_address_of_the_book():
             assert found == repository() or not found.endswith(f"/{name}"), path.name
 
 
-def test_readme_buttons_use_the_address():
-    short = repository().removeprefix("https://github.com/")
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    hosts = r"https://(?:colab\.research\.google\.com/github|mybinder\.org/v2/gh)/([\w.-]+/[\w-]+)"
-    found = re.findall(hosts, text)
-    assert found and set(found) == {short}
-
-
 def test_versions_and_licences_agree():
     assert project()["version"] == citation()["version"] == attn_core.__version__
     assert project()["license"] == citation()["license"] == "MIT"

@@ -105,20 +105,14 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(capsys):
 @pytest.mark.parametrize(
     "found, wanted, message",
     [
-        (1.0, 1.00001, None),
-        (torch.tensor(2.0), 2, None),
         (True, 1.0, "expected a number"),
-        (3.0, 2.0, "It returns 3; expected 2."),
         (float("nan"), float("nan"), None),
         ("a", "b", "It returns 'a'; expected 'b'."),
         ((1.0, 2.0), (1.0, 3.0), "In result 2: it returns 2; expected 3."),
-        ((1.0,), (1.0, 3.0), "It returns 1 result; expected 2."),
         (1.0, (1.0, 3.0), "expected 2 results, as a tuple"),
-        ({"a": 1.0}, {"b": 1.0}, "expected a dict with ['b']"),
         ({"a": 1.0}, {"a": 2.0}, "In 'a': it returns 1; expected 2."),
         (torch.tensor([1, 2]), torch.tensor([1, 3]), "at [1]: 2; expected 3."),
         (torch.tensor([float("inf")]), torch.tensor([float("inf")]), None),
-        (torch.tensor(1.0), torch.tensor(2.0), "the only one: 1; expected 2."),
         (torch.zeros(0), torch.zeros(0), None),
     ],
 )

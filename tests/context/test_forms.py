@@ -10,9 +10,8 @@ from attn_book.context import (
     GlobalContext,
     HierarchicalContext,
     global_context,
-    sentence_members,
 )
-from attn_core import capture_attention, masks
+from attn_core import masks
 from tests.context import reference
 
 # Row 0: three sentences; row 1: its second is empty; row 2: one word; row 3: none. Padding is numbered wildly.
@@ -97,27 +96,6 @@ def test_gradients_are_the_numerical_ones_and_none_reaches_padding(form):
     gradients = torch.autograd.grad(module(bad, NUMBERS, WORDS).square().sum(), [bad, *own])
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)
     assert not gradients[0][~WORDS].any() and gradients[0][WORDS].any(-1).all()
-
-
-def test_the_weights_of_words_and_sentences_are_captured():
-    x = draw(4, 6, 4)
-    for form, inner, shape in ((HierarchicalContext, "sentences", (4, 1, 1, 3)), (DynamicContext, "", (4, 1, 6, 3))):
-        module = make(form, 4)
-        wanted = module(x, NUMBERS, WORDS)
-        with capture_attention(module) as maps:
-            found = module(x, NUMBERS, WORDS)
-        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-        (of_words,), (of_sentences,) = maps["words"], maps[inner]
-        assert of_words.shape == (4, 1, 3, 6) and of_sentences.shape == shape
-        members = sentence_members(NUMBERS, WORDS)
-        assert not of_words[:, 0][~members].any()
-        torch.testing.assert_close(of_words[:, 0].sum(-1), members.any(-1).float())
-        assert not of_sentences[1, 0, :, 1].any(), "the empty sentence"
-        torch.testing.assert_close(of_sentences[1, 0].sum(-1), torch.ones(shape[2]))
-    own = reference.parameters(module.words)
-    hidden = [torch.tanh(own["hidden.weight"] @ word.double() + own["hidden.bias"]) for word in x[0, 2:5]]
-    weights = torch.tensor(reference.softmax([float(each @ own["question"]) for each in hidden]))
-    torch.testing.assert_close(of_words[0, 0, 1, 2:5], weights, atol=1e-5, rtol=0)
 
 
 X = torch.zeros(4, 6, 4)

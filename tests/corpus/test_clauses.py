@@ -8,7 +8,6 @@ from attn_book.corpus.lexicon import ADJECTIVES, BE, GIVING, INTRANSITIVE, SAYIN
 from attn_book.corpus.trees import Clause, Joined, NounPhrase, Place, Pronoun, Relative, Sentence, Several
 
 VERB = {verb.english: verb for verb in (*SAYING, *INTRANSITIVE, *GIVING, *TRANSITIVE)}
-THINK, KNOW_THAT = VERB["think"], SAYING[2]
 
 
 def np(words, *, plural=False, **rest):

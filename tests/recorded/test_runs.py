@@ -190,7 +190,10 @@ def positions_run(folder):
 
 
 def has(*names):
-    return lambda found, folder: {*names} <= set(found) or pytest.fail(f"expected {names}, got {set(found)}")
+    def check(found, folder):
+        assert {*names} <= set(found)
+
+    return check
 
 
 FROZEN = of(transfer, FROZEN_STEPS=3)

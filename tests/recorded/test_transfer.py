@@ -1,9 +1,7 @@
 """The recorded run of transfer: what is told and what is asked."""
 
 import pytest
-import torch
 
-from attn_book.pretrain import pack
 from recorded import transfer
 
 TINY = transfer.Plan(60, 150, 40, 1, 1, {10: 1, 30: 1})
@@ -25,15 +23,3 @@ def test_no_sentence_that_is_asked_about_has_been_read(world):
 def test_a_bag_of_words_is_right_half_the_time(world):
     for task in ("sense", "order", "entailment"):
         assert transfer.bag_of_words(world.tasks[task], world.vocab, 30) == 0.5
-
-
-def test_features_are_of_the_first_token_and_of_the_words_alone(world):
-    encoder = transfer.new_encoder(world, 0).eval()
-    texts = world.tasks["next sentence"]["test"][:3]
-    found = transfer.features(encoder, texts, world.vocab)
-    for number, text in enumerate(texts):
-        tokens, segments = pack(text, world.vocab)
-        x = encoder(tokens[None], torch.tensor([len(tokens)]), segments[None])[0]
-        words = tokens >= len(world.vocab.SPECIALS)
-        torch.testing.assert_close(found["frozen"][number], x[0])
-        torch.testing.assert_close(found["frozen, mean"][number], x[words].mean(0))
