@@ -30,9 +30,3 @@ def test_a_torchvision_that_is_there_is_not_replaced(tmp_path):
         "import torchvision; assert torchvision.REAL"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
-
-
-def test_the_stand_ins_are_gone_afterwards(d2l):
-    if importlib.util.find_spec("torchvision") is not None:
-        pytest.skip("torchvision is installed, so nothing stands in for it")
-    assert "torchvision" not in sys.modules and load_d2l() is d2l

@@ -3,8 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_book.maps import fit_source, read_links, read_maps, read_tokens
-from attn_core.capture import capture_attention, record
+from attn_book.maps import fit_source, read_maps
 
 T, S, H, L = 3, 5, 2, 4
 W = torch.rand(L, H, T, S).softmax(-1)
@@ -44,19 +43,6 @@ def test_reads_what_libraries_hold_and_leaves_it_alone(given):
     np.testing.assert_array_equal(read_maps(weights).weights, before)
 
 
-def test_names_layers_as_captured():
-    class Layer(nn.Module):
-        def forward(self):
-            record(self, W[:1])
-
-    model = nn.Sequential(Layer(), Layer())
-    with capture_attention(model) as maps:
-        for layer in model:
-            layer()
-    assert read_maps(maps).layers == ("0", "1")
-    assert read_maps({"decoder.cross": maps["0"]}).layers == ("decoder.cross",)
-
-
 @pytest.mark.parametrize("average", [True, False])
 def test_reads_multi_head_attention_of_torch(average):
     torch.manual_seed(1)
@@ -79,68 +65,3 @@ def test_reads_steps_of_d2l(d2l):
     assert maps.weights.shape == (1, 1, T, S)
     assert fit_source(maps, "a b c".split()).weights.shape == (1, 1, T, 3)
     assert fit_source(maps, "a b".split()).weights.shape == (1, 1, T, S)  # a weight would be lost
-
-
-def spoiled(value):
-    weights = W.clone()
-    weights[1, 0, 2, 3] = value
-    return weights
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (torch.ones(3), "weights: expected .* got shape"),
-        (torch.ones(1, 1, 1, 1, 1), "weights: expected .* got shape"),
-        (torch.ones(0, 3), "weights: expected at least one"),
-        ([], "weights: expected at least one"),
-        ({}, "weights: expected at least one"),
-        ({"a": []}, "'a'.*at least one map"),
-        (spoiled(float("nan")), "finite"),
-        (spoiled(float("inf")), "finite"),
-        (spoiled(-0.1), "not negative"),
-        (W.to(torch.complex64), "weights"),
-        ("attention", "weights: expected numbers"),
-        (None, "eager"),
-        ((None, None), r"weights\[0\]: got None"),
-        ([W], r"weights\[0\]: expected one sentence, got a batch of 4; pick item i"),
-        ({"a": [W]}, r"weights\['a'\]\[0\]: expected one sentence, got a batch of 4"),
-        ([W[0], W[0, :, :2]], "same .* in every layer"),
-        ({"enc": [W[:1]], "dec": [W[:1, :, :2]]}, "enc: .*dec: .*show each kind by itself"),
-        ({"a": [W[:1], W[:1]]}, "capture one pass"),
-        ([[W[0, :, :1]], [W[0, :, :1, :2]]], "same heads and keys at each step"),
-        ([[W[0, :, :1]], [W[0, :, :1], W[1, :, :1]]], "as many layers at each step"),
-        ([[W[0, :, :1]], W[0]], r"weights\[1\]: expected a list"),
-        ([[[1.0, 2.0], [1.0]]], "weights: expected numbers"),
-    ],
-)
-def test_refuses_weights(weights, message):
-    with pytest.raises(ValueError, match=message):
-        read_maps(weights)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        ("a b", "source: expected a sequence of 2 strings, got str"),
-        (3, "got int"),
-        (["a", 1], "expected strings, got 1"),
-        (["a"], r"expected 2 tokens.*got 1 \(is <eos> among them\?\)"),
-        (["a"] * 5, "expected 2 tokens.*got 5$"),
-    ],
-)
-def test_refuses_tokens(tokens, message):
-    with pytest.raises(ValueError, match=message):
-        read_tokens(tokens, "source", 2)
-
-
-@pytest.mark.parametrize("link", [(2, 0), (0, 3), (-1, 0), (0,), 5, ("a", 0), (0.5, 0)])
-def test_refuses_links(link):
-    with pytest.raises(ValueError, match="links: expected"):
-        read_links([link], ["a", "b"], ["x", "y", "z"])
-
-
-def test_orders_links_and_drops_doubles():
-    assert read_links({(1, 0), (0, 2)}, "ab", "xyz") == [[0, 2], [1, 0]]
-    assert read_links([(1, 0), (1, 0)], "ab", "xyz") == [[1, 0]]
-    assert read_links(None, "ab", "xyz") == []

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from attn_book.induction import head_off
 from attn_book.microscope import (
@@ -11,12 +10,10 @@ from attn_book.microscope import (
     cut_heads,
     duplicate_scores,
     first_token_scores,
-    head_means,
     layer_input,
     rotary_parts,
     variance_shares,
 )
-from attn_core import MultiHeadAttention
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, TransformerConfig
 
@@ -48,41 +45,6 @@ def test_a_cut_head_is_one_that_is_switched_off(model):
     torch.testing.assert_close(model(TOKENS), before)
 
 
-@torch.no_grad()
-def test_several_heads_and_their_means(model):
-    means = head_means(model, TOKENS, torch.ones_like(TOKENS, dtype=torch.bool))
-    assert means.shape == (3, 4, 8)
-    with cut_heads(model, [(0, 0), (0, 3), (2, 1)], means):
-        again = head_means(model, TOKENS, torch.ones_like(TOKENS, dtype=torch.bool))
-    torch.testing.assert_close(again[0], means[0])  # seen before they are replaced
-    with cut_heads(model, [(0, h) for h in range(4)], means), cut_heads(model, [(0, 1)]):
-        assert model(TOKENS).isfinite().all()
-
-
-def test_the_cut_ends_with_an_error_too(model):
-    before = model(TOKENS)
-    with pytest.raises(KeyError), cut_heads(model, [(0, 0)]):
-        raise KeyError
-    torch.testing.assert_close(model(TOKENS), before)
-
-
-@pytest.mark.parametrize("heads", [[(3, 0)], [(0, 4)], [(-1, 0)]])
-def test_heads_that_are_not_there_are_named(model, heads):
-    with pytest.raises(ValueError, match=r"heads: expected \(layer, head\) below \(3, 4\)"), cut_heads(model, heads):
-        pass
-
-
-def test_means_of_another_shape_are_refused(model):
-    expected = r"means: expected shape \(3, 4, 8\), got \(4, 8\)"
-    with pytest.raises(ValueError, match=expected), cut_heads(model, [(0, 0)], torch.zeros(4, 8)):
-        pass
-
-
-def test_a_model_without_layers_is_refused():
-    with pytest.raises(ValueError, match="expected one with layers in model.stack"):
-        attentions(nn.Linear(2, 2))
-
-
 def test_duplicates_counted_by_hand():
     weights = torch.zeros(1, 1, 4, 4)
     weights[0, 0, 2] = torch.tensor([0.5, 0.25, 0.25, 0.0])  # token 1 came at place 0
@@ -112,15 +74,3 @@ def test_the_parts_add_up_to_the_scores(model):
         scores = parts.sum(0).masked_fill(~torch.ones(6, 6).tril().bool(), -torch.inf)
         torch.testing.assert_close(scores.softmax(-1), all_maps(model, TOKENS)[number])
         torch.testing.assert_close(variance_shares(parts).sum(0), torch.ones(4))
-
-
-def test_a_share_is_one_where_the_others_are_constant():
-    parts = torch.zeros(3, 1, 2, 5, 5)
-    parts[0] = torch.randn(1, 2, 5, 5)
-    parts[1] = 7.0
-    torch.testing.assert_close(variance_shares(parts), torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]))
-
-
-def test_other_positions_are_refused():
-    with pytest.raises(ValueError, match="expected one with Rotary positions"):
-        rotary_parts(MultiHeadAttention(8, 2), torch.zeros(1, 3, 8))

@@ -33,48 +33,6 @@ def test_heatmap_draws_each_weight_where_its_tokens_are():
     assert ax.get_xlabel() and ax.get_ylabel() and ax.get_title("left") == "Attention"
 
 
-def test_heatmap_leaves_what_matplotlib_is_set_to():
-    before = matplotlib.rcParams.copy()
-    plots.heatmap(WEIGHTS, SOURCE, TARGET, links=[(2, 1)])
-    assert matplotlib.rcParams == before
-
-
-def test_heatmap_takes_axes_and_leading_axes_of_one():
-    _, ax = plt.subplots()
-    assert plots.heatmap(WEIGHTS[None, None], SOURCE, TARGET, ax=ax) is ax
-    assert len(plt.get_fignums()) == 1
-
-
-def test_tokens_are_text_and_no_mathematics():
-    ax = plots.heatmap(torch.eye(3), ["$x", r"$\frac$", "a\nb"], ["", " ", "x" * 99])
-    ax.figure.canvas.draw()
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["$x", r"$\frac$", "a b"]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["␣", "␣", "x" * 23 + "…"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"weights": WEIGHTS.expand(2, 1, 4, 3)}, "weights: expected one map, got 2 layers"),
-        ({"weights": WEIGHTS.expand(2, 4, 3)}, "weights: expected one map, got 1 layers and 2 heads"),
-        ({"weights": WEIGHTS - 1}, "weights"),
-        ({"source": TARGET}, "source: expected 3 tokens"),
-        ({"source": "abc"}, "source: expected a sequence"),
-        ({"target": SOURCE}, "target: expected 4 tokens"),
-        ({"target": 4}, "target: expected a sequence"),
-        ({"links": [(3, 0)]}, "links"),
-    ],
-)
-def test_heatmap_refuses(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        plots.heatmap(**{"weights": WEIGHTS, "source": SOURCE, "target": TARGET, **arguments})
-    assert not plt.get_fignums(), "no figure is left behind"
-
-
-def test_all_zero_weights_can_be_drawn():
-    plots.heatmap(torch.zeros(4, 3), SOURCE, TARGET).figure.canvas.draw()
-
-
 def test_style_ends_with_its_block():
     before = matplotlib.rcParams.copy()
     with plots.style():
@@ -99,10 +57,3 @@ def test_style_keeps_the_backend_interactive_once_it_is():
         assert matplotlib.is_interactive()
     finally:
         matplotlib.interactive(before)
-
-
-@pytest.mark.parametrize("draw", [plots.positional_matrix, lambda ax, table: plots.positional_products(ax, table, 1)])
-def test_encodings_may_be_learned_or_in_half_precision(draw):
-    _, axes = plt.subplots()
-    for table in (torch.ones(3, 4, requires_grad=True), torch.ones(3, 4, dtype=torch.bfloat16)):
-        draw(axes, table)

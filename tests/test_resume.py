@@ -13,7 +13,6 @@ import time
 import traceback
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,12 +36,6 @@ def model(seed=0):
     torch.manual_seed(seed)
     encoder = Encoder(len(source), embed_dim=8, hidden_dim=8, dropout=0.3)
     return Seq2Seq(encoder, FixedContextDecoder(len(target), embed_dim=8, hidden_dim=8, memory_dim=16, dropout=0.3))
-
-
-def partly_frozen():
-    net = model()
-    net.encoder.requires_grad_(False)
-    return net
 
 
 class Tied(nn.Module):
@@ -137,44 +130,16 @@ def test_a_run_with_accumulation_goes_on_at_its_batch_in_the_middle_of_an_epoch(
     assert_same(resumed, run(resumed, path, **options), never, expected)
 
 
-def test_going_on_leaves_the_callers_randomness(tmp_path):
-    path = tmp_path / "run.safetensors"
-    stopped_run(model(), path, 9)
-    net = model(1)
-    torch.manual_seed(5)
-    run(net, path, epochs=8)
-    after = torch.rand(3)
-    torch.manual_seed(5)
-    assert torch.equal(torch.rand(3), after)
-
-
-def test_seconds_add_up_over_the_pieces(tmp_path, monkeypatch):
-    ticks = count()
-    monkeypatch.setattr("attn_book.train.loop.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    path = tmp_path / "run.safetensors"
-    stopped_run(model(), path, 11)
-    history = run(model(), path)
-    assert history.seconds == len(history.losses) == 120
-    assert [record["seconds"] for record in history.validation] == [float(step) for step in range(7, 121, 7)]
-    assert run(model(), path) == history
-
-
 SHUFFLED = random.Random(0).sample(pairs, len(pairs))
 OTHERS = [
     ({"epochs": 2}, "epochs: expected 8, got 2"),
     ({"learning_rate": 1e-2}, "learning_rate: expected 0.003, got 0.01"),
-    ({"warmup": 0.5}, "warmup: expected 0.05, got 0.5"),
-    ({"clip": 2.0}, "clip: expected 1.0, got 2.0"),
-    ({"seed": 1}, "seed: expected 0, got 1"),
     ({"precision": torch.bfloat16}, "precision: expected None, got torch.bfloat16"),
-    ({"validate_every": 5}, "validate_every: expected 7, got 5"),
     ({"validate": None}, "validate_every: expected 7, got None"),
-    ({"batches": batches(size=5)}, "batches' batch_size: expected 6, got 5; batches' number: expected 15, got 18; .*"),
     ({"batches": batches(seed=1)}, "batches' seed: expected 0, got 1; .*"),
     ({"batches": batches(pairs[:89])}, r"batches' checksum: expected \d+, got \d+"),
     ({"batches": batches(SHUFFLED)}, r"batches' checksum: expected \d+, got \d+"),
     ({"model": model().double()}, r"model's encoder.embedding.weight: expected torch.float32 .*; and \d+ more"),
-    ({"model": partly_frozen()}, r"model's trained parameters: expected \d+, got \d+"),
     ({"model": Tied()}, "model's trained parameters: .*encoder.embedding.weight: expected .*, got nothing; .*"),
 ]
 

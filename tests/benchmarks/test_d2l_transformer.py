@@ -2,9 +2,8 @@
 
 import torch
 
-from attn_book.data import Vocab
 from attn_core.transformer import Transformer, TransformerConfig
-from benchmarks import d2l_transformer, d2l_translator
+from benchmarks import d2l_transformer
 
 SIZES = {"width": 8, "hidden_dim": 12, "num_heads": 2, "num_layers": 2}
 SOURCE, LENGTHS = torch.tensor([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0], [5, 4, 4, 2, 0]]), torch.tensor([5, 3, 4])
@@ -48,21 +47,3 @@ def test_it_computes_what_our_transformer_does_with_its_weights(d2l):
     x = decoder(ours.target_embedding(TARGET), decoder.project_kv(states), memory_mask=mask[:, None, None])
     logits, _ = model(SOURCE, TARGET, LENGTHS)
     torch.testing.assert_close(logits, model.decoder.dense(x), atol=1e-5, rtol=1e-5)
-
-
-def test_d2ls_steps_teach_it(d2l):
-    torch.manual_seed(0)
-    model = d2l_transformer.translator(d2l, 10, 11, **SIZES, dropout=0.0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    target = torch.cat([TARGET[:, 1:], torch.full((3, 1), Vocab.EOS)], 1)
-    arrays = (SOURCE, LENGTHS, target, torch.full((3,), 4))
-    loss = d2l.MaskedSoftmaxCELoss()
-    steps = [d2l_translator.train_step(d2l, model, loss, optimizer, arrays).item() for _ in range(60)]
-    assert steps[-1] < 0.1 * steps[0]
-
-
-def test_weights_begin_as_d2l_draws_them(d2l):
-    for name, weight in d2l_transformer.translator(d2l, 10, 11).named_parameters():
-        if weight.dim() == 2 and "embedding" not in name:
-            bound = (6 / sum(weight.shape)) ** 0.5
-            assert 0.7 * bound < weight.abs().max() <= bound, name

@@ -89,38 +89,6 @@ def test_a_pair_that_is_no_longer_measured_is_missed(quick, tmp_path, capsys):
     assert capsys.readouterr().err == "naps, sleep: ours / another: expected a ratio, as it has a floor, got none\n"
 
 
-def test_a_peer_that_is_not_installed_is_not_missed(quick, tmp_path):
-    stored(tmp_path / "floors.json", {"naps, sleep: ours / none": 1.0})
-    assert quick("--quick") == 0
-
-
-def test_below_half_of_its_floor_a_ratio_has_fallen():
-    assert floors.fallen({NAME: 1.01, "without a floor": 0.001}, {NAME: 2.0}) == {}
-    assert floors.fallen({NAME: 0.99}, {NAME: 2.0}) == {NAME: 0.99}
-
-
-def test_a_record_holds_the_lowest():
-    assert floors.record([{"a": 2.0, "b": 1.0}, {"a": 3.0}, {"a": 2.5}]) == {"a": 2.0, "b": 1.0}
-
-
-def test_other_cases_keep_their_floors(tmp_path):
-    path = tmp_path / "floors.json"
-    floors.write(path, {case: {"run": {"device": "cpu"}, "floors": {f"{case}, x: o / p": 1.0}} for case in "ab"})
-    floors.write(path, {"a": {"run": {"device": "cuda"}, "floors": {"a, y: o / p": 1.0}}})
-    found = floors.read(path)
-    assert list(found["a"]["floors"]) == ["a, y: o / p"] and found["a"]["run"] == {"device": "cuda"}
-    assert list(found["b"]["floors"]) == ["b, x: o / p"] and found["b"]["run"] == {"device": "cpu"}
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"a": {"run": {}}}', '{"a": {"run": {"device": "cpu"}, "floors": {"x": "1"}}}']
-)
-def test_a_file_of_another_kind_is_refused(tmp_path, text):
-    (tmp_path / "floors.json").write_text(text)
-    with pytest.raises(ValueError, match=r"floors: expected a file that .* wrote, got floors\.json: "):
-        floors.read(tmp_path / "floors.json")
-
-
 def test_every_case_that_can_be_measured_here_has_floors():
     """All but those whose every peer is in no environment of the book."""
     found = floors.read(run.HERE / "floors.json")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import summary
-from benchmarks.summary import BEGIN, END, README, SHOWN, Ratio, like_with_like, pairs, ratios, table, times, with_table
+from benchmarks.summary import README, SHOWN, Ratio, like_with_like, ratios, table, with_table
 
 
 def one(**changed):
@@ -35,34 +35,9 @@ def test_what_compares_unlike_things_is_not_shown():
     assert set(SHOWN.values()) <= shown
 
 
-def test_a_ratio_is_level_where_its_spread_includes_one():
-    assert [one(p10=p10, p90=p90).verdict for p10, p90 in ((1.1, 2), (0.9, 1.1), (0.5, 0.9), (1, 2))] == [
-        *("faster", "level", "slower", "level"),
-    ]
-
-
 def test_a_line_shows_the_ratio_and_its_spread(monkeypatch):
     monkeypatch.setattr(summary, "SHOWN", {"what": ("a", "t", "o", "p")})
     found = [one(median=9), one(median=0.504, p10=0.4, p90=12.4), one(peer="q")]
     assert table(found).splitlines()[2:] == ["| what | `o` | p | 0.50 [0.40, 12] |"]
     with pytest.raises(ValueError, match=r"SHOWN: expected a recorded comparison, got \('a', 't', 'o', 'p'\)"):
         table([one(peer="q")])
-
-
-def test_pairs_come_by_whose_the_peer_is():
-    found = [one(peer="explicit"), one(peer="torch nn.MultiheadAttention"), one(), one(trial="u")]
-    peers = ["p", "torch nn.MultiheadAttention", "explicit"]
-    assert [(peer, len(group)) for (_, _, peer), group in pairs(found).items()] == list(
-        zip(peers, [2, 1, 1], strict=True)
-    )
-
-
-def test_numbers_have_at_most_three_figures():
-    assert [times(x) for x in (0.9876, 1.004, 2.345, 12.34, 123.4)] == ["0.99", "1.00", "2.3", "12", "123"]
-
-
-def test_what_stands_around_the_table_stays():
-    new = with_table(f"a\n{BEGIN}old\n{END}b\n", ratios())
-    assert new.startswith(f"a\n{BEGIN}\n| what") and new.endswith(f"\n{END}b\n") and "old" not in new
-    with pytest.raises(ValueError, match=r"README\.md: expected the lines"):
-        with_table("a", [])

@@ -57,18 +57,6 @@ def test_an_address_of_another_form_is_refused(url):
         readdressed("", repository(), url)
 
 
-def test_the_citation_file_is_valid():
-    cff = citation()
-    assert {"cff-version", "message", "title", "authors"} <= set(cff)
-    assert cff["cff-version"] == "1.2.0" and cff["type"] == "software"
-    assert all(("name" in a) != ("family-names" in a) for a in cff["authors"])
-    known = {
-        "cff-version", "message", "title", "type", "authors", "version", "license", "repository-code", "abstract",
-        "keywords", "date-released", "doi", "url",
-    }  # fmt: skip
-    assert set(cff) <= known
-
-
 def test_versions_and_licences_agree():
     assert project()["version"] == citation()["version"] == attn_core.__version__
     assert project()["license"] == citation()["license"] == "MIT"

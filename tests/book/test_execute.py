@@ -1,6 +1,5 @@
 """`make execute`: what it stores of a notebook that ran."""
 
-import copy
 import importlib.util
 import json
 
@@ -59,18 +58,6 @@ def test_metadata_is_the_same_on_every_machine(execute):
     assert made.cells[1].metadata == {"tags": ["keep"]}
     assert [cell.id for cell in made.cells] == ["cell-000", "cell-001"]
     assert (made.nbformat, made.nbformat_minor) == (4, 5)
-
-
-def test_the_notebook_given_is_not_changed(execute):
-    given = notebook(shown({VIEW: {}, "text/plain": "w"}))
-    before = copy.deepcopy(given)
-    execute.clean(given)
-    assert given == before
-
-
-def test_what_is_no_notebook_is_refused(execute):
-    with pytest.raises(nbformat.ValidationError):
-        execute.clean({"cells": [{"cell_type": "tune", "metadata": {}, "source": ""}], "metadata": {}})
 
 
 def test_a_failing_cell_leaves_the_file_alone(execute, tmp_path, capsys):

@@ -43,25 +43,16 @@ def test_no_style_sheet_fetches_from_elsewhere():
     "markup",
     [
         '<script src="https://example.org/a.js"></script>',
-        '<script src="//example.org/a.js"></script>',
         '<link rel="stylesheet" href="https://example.org/a.css">',
-        '<link rel="preload" href="http://example.org/a.woff2">',
-        '<img alt="" src="https://example.org/a.png">',
         '<img alt="" srcset="a.png 1x, //example.org/a.png 2x">',
         "<style>@import 'https://example.org/a.css';</style>",
         '<p style="background: url(https://example.org/a.png)"></p>',
         "<script>fetch('https://example.org/a.json')</script>",
-        '<script type="module">import x from "https://example.org/x.js"</script>',
         '<script>const THEBE_JS_URL = "https://unpkg.com/thebe"</script>',
     ],
 )
 def test_what_comes_from_elsewhere_is_noticed(markup):
     assert elsewhere(BeautifulSoup(markup, "lxml"))
-
-
-def test_an_anchor_may_point_elsewhere():
-    page = BeautifulSoup('<a href="https://example.org">x</a><img alt="" src="data:image/png;base64,AA==">', "lxml")
-    assert elsewhere(page) == []
 
 
 @each
@@ -105,22 +96,13 @@ def test_no_page_has_an_inline_handler_or_a_script_for_an_address(page):
     [
         '<button onclick="window.print()">x</button>',
         '<img alt="" src="a.png" ONERROR="x()">',
-        "<svg><g onload=x()></g></svg>",
-        '<a href="javascript:x()">x</a>',
         '<a href=" JavaScript:x()">x</a>',
         '<a href="java&#10;script:x()">x</a>',
-        '<form><button formaction="javascript:x()">x</button></form>',
-        '<iframe title="x" src="javascript:x()"></iframe>',
         '<svg><a xlink:href="vbscript:x()"></a></svg>',
     ],
 )
 def test_a_handler_and_a_script_for_an_address_are_noticed(markup):
     assert scripted(BeautifulSoup(markup, "lxml"))
-
-
-def test_what_only_looks_like_a_handler_is_none():
-    page = BeautifulSoup('<p class="on" title="onclick" data-on="1"><a href="#javascript:x">x</a></p>', "lxml")
-    assert scripted(page) == []
 
 
 @each
@@ -149,13 +131,6 @@ def test_mathjax_and_its_fonts_lie_beside_the_pages():
     assert len(list((site.HTML / "mathjax" / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))) > 20
 
 
-@each
-def test_no_script_of_a_live_kernel_is_left(page):
-    for script in site.parsed(page).find_all("script"):
-        assert "thebe" not in (str(script.get("src") or "") + script.get_text()).lower()
-        assert script.get("type") != "application/vnd.jupyter.widget-state+json"
-
-
 @chapter
 def test_a_chapter_has_its_buttons(page):
     links = [str(tag["href"]) for tag in site.parsed(page).find_all("a", href=True)]
@@ -165,36 +140,10 @@ def test_a_chapter_has_its_buttons(page):
     assert site.repository() in links
 
 
-@pytest.mark.parametrize("kind", ["heatmap", "translator"])
-def test_the_landing_page_has_a_live_heatmap_and_a_translator(kind):
-    (host,) = site.parsed("index.html").select(f".recorded-{kind} .attn-static")
-    assert host.select_one('script[type="module"]') and host.select_one('script[type="application/json"]')
-
-
-@each
-def test_logo_and_favicon_are_our_own(page):
-    parsed = site.parsed(page)
-    assert parsed.select('img[src$="logo.svg"]') and parsed.select('link[rel~="icon"][href*="favicon.svg"]')
-
-
-def test_the_search_index_knows_the_book():
-    index = (site.HTML / "searchindex.js").read_text(encoding="utf-8")
-    assert index.startswith("Search.setIndex(") and "bahdanau" in index.lower()
-
-
 def test_the_sitemap_lists_every_page_that_one_may_look_for():
     listed = re.findall(r"<loc>([^<]+)</loc>", (site.HTML / "sitemap.xml").read_text(encoding="utf-8"))
     address = site.settings()["sphinx"]["config"]["html_baseurl"]
     assert sorted(listed) == [f"{address}{page}" for page in site.pages() if page not in ("404.html", "search.html")]
-
-
-def test_each_page_has_a_description_of_its_own():
-    described = {}
-    for page in site.pages():
-        if page not in ("404.html", "search.html", "genindex.html", "reference/references.html"):  # no sentence there
-            (tag,) = site.parsed(page).select('meta[name="description"]')
-            described[page] = tag["content"]
-    assert all(len(text) > 40 for text in described.values()) and len(set(described.values())) == len(described)
 
 
 def test_a_shared_link_shows_a_picture_of_the_page():

@@ -90,17 +90,3 @@ def test_what_cannot_be_recorded_is_refused(runner, tmp_path, body, message):
     with pytest.raises(ValueError, match=message):
         runner.record("trial", tmp_path)
     assert not (tmp_path / "results" / "trial.json").exists()
-
-
-def test_an_unknown_name_is_refused(runner, capsys):
-    with pytest.raises(SystemExit) as stop:
-        runner.main(["nothing_of_the_kind"])
-    assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert "no such experiment: nothing_of_the_kind" in said and "landing" in said
-
-
-def test_the_runner_is_no_experiment(tmp_path):
-    for name in ("run.py", "b.py", "a.py"):
-        (tmp_path / name).touch()
-    assert records.scripts(tmp_path) == ["a", "b"]

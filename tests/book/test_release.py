@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import os
 import zipfile
 
 import pytest
@@ -34,20 +33,6 @@ def test_the_zip_holds_in_one_folder_what_is_of_use_without_a_host(release, site
         assert archive.namelist() == ["book-1/chapters/a.html", "book-1/index.html"]
         archive.extractall(tmp_path / "out")
     assert (tmp_path / "out" / "book-1" / "chapters" / "a.html").read_bytes() == b"\x00\xff"
-
-
-def test_the_same_site_gives_the_same_zip(release, site, tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        os.utime(site / "index.html", (0, 10**9 if name == "a" else 0))
-        release.pack(site, tmp_path / name / "x.zip")
-    assert (tmp_path / "a" / "x.zip").read_bytes() == (tmp_path / "b" / "x.zip").read_bytes()
-
-
-def test_a_folder_without_a_site_is_refused(release, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"expected a built site, got no index\.html"):
-        release.pack(tmp_path, tmp_path / "x.zip")
-    assert not (tmp_path / "x.zip").exists()
 
 
 def test_the_wheel_has_all_files_of_the_package(release, tmp_path):

@@ -62,17 +62,6 @@ def test_what_does_not_fit_is_refused(extension, stored, changes, message):
         extension.read_heatmap(stored(record(**changes)))
 
 
-def test_what_is_missing_is_refused(extension, tmp_path):
-    with pytest.raises(ValueError, match=r"recorded heatmap absent\.json is missing: make record RUNS=absent"):
-        extension.read_heatmap(tmp_path / "absent.json")
-
-
-@pytest.mark.parametrize("content", ["{", "[1, 2]"])
-def test_what_is_no_record_is_refused(extension, stored, content):
-    with pytest.raises(ValueError, match=r"recorded heatmap trial\.json is no JSON object"):
-        extension.read_heatmap(stored(content))
-
-
 def test_a_heatmap_is_html_that_stands_alone(extension, stored):
     html = extension.heatmap_html(extension.read_heatmap(stored(record(target=["</script><img src=x>", "chat"]))))
     assert "attn-static" in html and "<img src=x" not in html
@@ -103,16 +92,6 @@ def test_scripts_of_live_kernels_are_dropped(extension):
     assert context["script_files"] == kept
 
 
-@pytest.mark.parametrize(
-    ("builder", "page", "kept"), [("html", "index", 0), ("html", "formulas", 1), ("singlehtml", "index", 1)]
-)
-def test_mathjax_is_loaded_where_there_are_formulas(extension, builder, page, kept):
-    context = {"script_files": [script("../mathjax/startup.js"), script(body="window.MathJax = {}")]}
-    site = site_with(builder, index=False, formulas=True)
-    extension.drop_unused_scripts(site, page, "page.html", context, None)
-    assert len(context["script_files"]) == 2 * kept
-
-
 @pytest.mark.parametrize(("alt", "warnings"), [(None, 1), ("  ", 1), ("a cat", 0)])
 def test_a_picture_without_alt_text_is_a_warning(extension, monkeypatch, alt, warnings):
     said = []
@@ -121,9 +100,3 @@ def test_a_picture_without_alt_text_is_a_warning(extension, monkeypatch, alt, wa
     document += nodes.image(uri="cat.png", **({} if alt is None else {"alt": alt}))
     extension.warn_without_alt(None, document, "page")
     assert len(said) == warnings
-
-
-def test_titles_that_the_theme_does_not_escape_are_escaped(extension):
-    context = {"pagetitle": "What <unk> & <b> stand for", "title": "<b>"}
-    extension.escape_titles(None, "index", "page.html", context, None)
-    assert context == {"pagetitle": "What &lt;unk&gt; &amp; &lt;b&gt; stand for", "title": "<b>", "root_title": ""}

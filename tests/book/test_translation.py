@@ -75,23 +75,3 @@ def test_words_of_a_drawing_are_replaced_and_cannot_become_markup(translation):
     svg = '<svg><text x="1">values</text><text>q</text><text>a &lt; <tspan>b</tspan></text></svg>'
     done = translation.translated_figure(svg, {"values": "<script>&", "q": "wrong"})
     assert done == svg.replace("values", "&lt;script&gt;&amp;")
-
-
-def test_every_kind_of_text_beyond_sphinx_is_found(translation):
-    figures = dict(translation.figure_messages())
-    assert "softmax" in figures and not [text for text in figures if len(text) < 2]
-    stored = dict(translation.stored_messages())
-    quiz = json.loads((ROOT / "chapters" / "quizzes" / "07_transformer.json").read_text(encoding="utf-8"))
-    assert stored[quiz[0]["question"]] == "chapters/07_transformer.ipynb"
-    cells = dict(translation.cell_messages())
-    assert "Widget: the bandwidth" in cells and any(text.startswith("Temperature against time.") for text in cells)
-    recorded = json.loads((ROOT / "recorded" / "results" / "landing.json").read_text(encoding="utf-8"))
-    assert recorded["title"] in dict(translation.recorded_messages())
-    assert len(dict(translation.widget_messages())) > 300
-    assert len(list(translation.setting_messages(settings()))) == len(translation.SETTINGS)
-
-
-def test_extraction_without_sphinx_s_own_is_refused(translation, tmp_path):
-    with pytest.raises(FileNotFoundError):
-        translation.extract_own(tmp_path)
-    assert list(tmp_path.iterdir()) == []

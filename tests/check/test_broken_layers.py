@@ -6,7 +6,6 @@ from torch import nn
 
 from attn_book.check import broken_layers, layer_tests
 from attn_core import MultiHeadAttention, masks
-from tests.test_multi_head import by_loops
 
 SHORT = {test.__name__: test.__name__.split("_")[0] for test in layer_tests.TESTS}
 SYMPTOMS = {
@@ -41,19 +40,6 @@ def test_every_specimen_has_shapes_that_are_right(found):
 def test_each_bug_has_its_symptoms(found, name):
     seen = [SHORT[test] for test, message in found[name].items() if message]
     assert " ".join(seen) == SYMPTOMS[name]
-
-
-def test_no_two_bugs_have_the_same_symptoms():
-    assert len(set(SYMPTOMS.values())) == len(SYMPTOMS)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_step_by_step_equals_heads_computed_in_loops(causal):
-    torch.manual_seed(1)
-    layer, x, mask = broken_layers.StepByStep(12, 3), torch.randn(2, 5, 12), masks.padding(torch.tensor([5, 3]), 5)
-    layer.num_kv_heads, layer.head_dim = 3, 4  # what the loops want to know
-    wanted = by_loops(layer, x, x, x, causal=causal, mask=mask)
-    torch.testing.assert_close(layer(x, mask=mask, causal=causal).double(), wanted, atol=3e-6, rtol=0)
 
 
 def test_its_weights_and_gradients_are_those_of_the_layer_in_use():

@@ -1,14 +1,11 @@
 """What a check says of an answer that is wrong in no known way; the frame itself."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
-from attn_book.check.difference import difference, unchanged
-from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
+from attn_book.check.difference import difference
+from attn_book.check.exercise import Case, Check, Misconception, NotYet, hint
 
 READ = ("chapters/01_pooling", "Queries, keys and values")
 
@@ -58,11 +55,6 @@ def test_a_mistake_that_nobody_knows_is_described(attempt, message):
     assert "comes out when" not in heard and "check.hint(check.double)" in heard
 
 
-def test_the_readers_own_line_is_shown_and_none_of_ours():
-    heard = said(lambda x: x[torch.tensor(9)], seed=0)
-    assert "In line" in heard and "x[torch.tensor(9)]" in heard and "exercise.py" not in heard
-
-
 def test_a_known_mistake_is_named_with_where_to_read():
     with pytest.raises(NotYet) as caught:
         double(lambda x: x + 2.0)
@@ -74,10 +66,6 @@ def test_a_known_mistake_is_named_with_where_to_read():
     ]
 
 
-def test_a_mistake_that_would_have_spoilt_a_usual_case_is_not_named_where_that_case_is_right():
-    assert "comes out when" not in said(lambda x: 2 * x if x.any() else x + 2)
-
-
 def test_a_mistake_of_the_edge_cases_is_known():
     assert "zeros are not doubled" in said(lambda x: x + x if x.any() else x + 3)
 
@@ -87,41 +75,11 @@ def test_the_first_of_two_mistakes_is_known_where_the_second_does_not_show():
     assert "comes out when" not in said(lambda x: 2 * x if x.any() else x - 1)
 
 
-def test_a_mistake_that_fails_is_known_by_its_error():
-    assert "it is reshaped" in said(lambda x: x.reshape(7))
-
-
 def test_the_usual_inputs_leave_out_the_edges(capsys):
     double.usual(lambda x: 2 * x if x.any() else x + 2)
     assert capsys.readouterr().out == "double: right, on 1 input; the full check has 1 more, and harder.\n"
     double(lambda x: x * 2)
     assert capsys.readouterr().out == "double: right, on 2 inputs.\n"
-
-
-def test_each_call_draws_other_inputs_and_a_seed_the_same():
-    met = []
-
-    def answer(x):
-        met.append(x)
-        return 2 * x
-
-    for seed in (None, None, 3, 3):
-        double.usual(answer, seed=seed)
-    assert met[0].shape != met[1].shape or not torch.equal(met[0], met[1])
-    assert torch.equal(met[2], met[3])
-
-
-def test_the_readers_random_numbers_are_left_alone():
-    before = torch.get_rng_state()
-    double(lambda x: 2 * x)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_result_in_place_of_the_function_is_refused():
-    with pytest.raises(
-        ValueError, match=r"attempt: expected a function or class, as in check.double\(double\), got Tensor"
-    ):
-        double(torch.ones(3))
 
 
 def test_hints_come_one_at_a_time_and_begin_again(capsys):
@@ -144,47 +102,20 @@ def test_a_notebook_shows_the_sentence_and_no_traceback(capsys):
     assert "It returns None" in shown and "Traceback" not in shown and "exercise.py" not in shown
 
 
-def test_importing_the_checks_is_quick_and_draws_nothing():
-    code = (
-        "import torch; s = torch.get_rng_state(); import attn_book.check; assert torch.equal(s, torch.get_rng_state())"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_drawn_masks_show_something_and_hide_something():
-    for seed in range(20):
-        mask = Inputs(seed).mask(4, 5)
-        assert mask.any(-1).all() and not mask.all(-1).any()
-    assert Inputs(0).mask(3, 1).all()
-
-
 @pytest.mark.parametrize(
     "found, wanted, message",
     [
-        (1.0, 1.00001, None),
-        (torch.tensor(2.0), 2, None),
         (True, 1.0, "expected a number"),
-        (3.0, 2.0, "It returns 3; expected 2."),
         (float("nan"), float("nan"), None),
         ("a", "b", "It returns 'a'; expected 'b'."),
         ((1.0, 2.0), (1.0, 3.0), "In result 2: it returns 2; expected 3."),
-        ((1.0,), (1.0, 3.0), "It returns 1 result; expected 2."),
         (1.0, (1.0, 3.0), "expected 2 results, as a tuple"),
-        ({"a": 1.0}, {"b": 1.0}, "expected a dict with ['b']"),
         ({"a": 1.0}, {"a": 2.0}, "In 'a': it returns 1; expected 2."),
         (torch.tensor([1, 2]), torch.tensor([1, 3]), "at [1]: 2; expected 3."),
         (torch.tensor([float("inf")]), torch.tensor([float("inf")]), None),
-        (torch.tensor(1.0), torch.tensor(2.0), "the only one: 1; expected 2."),
         (torch.zeros(0), torch.zeros(0), None),
     ],
 )
 def test_a_difference_is_put_in_words(found, wanted, message):
     heard = difference(found, wanted, 1e-4)
     assert heard is None if message is None else message in heard
-
-
-def test_only_what_tensors_hold_counts_as_changed():
-    x = torch.tensor([1.0, float("nan")])
-    assert unchanged((x.clone(), {"a": [x]}, len), (x, {"a": [x.clone()]}, max))
-    assert not unchanged([{"a": x + 1}], [{"a": x}])
-    assert not unchanged({"a": x}, {"b": x})

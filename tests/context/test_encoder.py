@@ -2,11 +2,10 @@ import dataclasses
 
 import pytest
 import torch
-from torch import nn
 
 from attn_book.context import DynamicContext, GlobalContext, HierarchicalContext
-from attn_book.context.encoder import ContextEncoder, ContextLayer
-from attn_core import MultiHeadAttention, capture_attention, masks
+from attn_book.context.encoder import ContextEncoder
+from attn_core import capture_attention, masks
 from attn_core.transformer import TransformerConfig, TransformerEncoder
 from tests.context.test_attention import shut
 
@@ -61,15 +60,6 @@ def test_padding_changes_nothing(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_mask_lets_no_padding_in(form):
-    model, everything = make(form), torch.ones(6, 6, dtype=torch.bool)
-    other = TOKENS.clone()
-    other[1, 3:] = 10
-    first, second = (model(words, LENGTHS, NUMBERS, mask=everything) for words in (TOKENS, other))
-    assert torch.equal(first[1, :3], second[1, :3])
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_confined_to_its_sentence_a_word_feels_another_through_the_context_alone(form):
     model, other = make(form), TOKENS.clone()
     other[0, 5] = 10
@@ -86,36 +76,3 @@ def test_confined_to_its_sentence_a_word_feels_another_through_the_context_alone
     for layer in model.layers:
         shut(layer.attention)
     assert change().max() == 0
-
-
-def test_forms_are_made_once_for_each_layer_and_all_learn():
-    model = make(HierarchicalContext)
-    assert len({id(layer.form) for layer in model.layers}) == 2
-    model(TOKENS, LENGTHS, NUMBERS).square().mean().backward()
-    assert all(p.grad is not None and bool(p.grad.any()) for n, p in model.named_parameters() if "key.bias" not in n)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda m: m(TOKENS.float(), LENGTHS, NUMBERS), "tokens: expected an int64 or int32 tensor"),
-        (lambda m: m(TOKENS + 5, LENGTHS, NUMBERS), "tokens: expected token ids from 0 to 10, got 14"),
-        (lambda m: m(TOKENS, LENGTHS + 1, NUMBERS), "lengths: expected lengths from 0 to 6, got 7"),
-        (lambda m: m(TOKENS, LENGTHS[:1], NUMBERS), r"lengths: expected shape \(2,\), got \(1,\)"),
-        (lambda m: m(TOKENS, LENGTHS, NUMBERS[:, :5]), r"sentence_numbers: expected shape \(2, 6\)"),
-        (lambda m: m(TOKENS, LENGTHS, NUMBERS, mask=TOKENS), "mask: expected a boolean tensor"),
-        (lambda m: m(TOKENS, LENGTHS, NUMBERS, mask=TOKENS > 0), "mask: expected a shape that broadcasts"),
-    ],
-)
-def test_wrong_inputs_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(make())
-
-
-def test_what_it_cannot_build_is_refused():
-    for changed in ({"num_kv_heads": 1}, {"share_query_key": True}):
-        with pytest.raises(ValueError, match="config: expected"):
-            make(config=dataclasses.replace(CONFIG, **changed))
-    for form in (nn.Identity(), MultiHeadAttention(8, 2)):
-        with pytest.raises(ValueError, match="form: expected a form of context with its context_dim"):
-            ContextLayer(CONFIG, form)

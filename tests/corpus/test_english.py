@@ -10,10 +10,6 @@ def test_nothing_comes_twice():
     assert len(set(texts)) == len(texts) and not set(texts) & set(SENTENCES)
 
 
-def test_sentences_end():
-    assert all(text.endswith(".") and text[0].isupper() for text in SENTENCES)
-
-
 def test_the_pronoun_comes_after_both_nouns():
     for one in REFERENTS:
         words = one.start.split()
@@ -27,14 +23,3 @@ def test_attractors_come_between_subject_and_verb():
     assert key.start(1, (0,)) == "The keys to the cabinet"
     assert key.start(0, (1, 0)) == "The key to the cabinets near the door"
     assert all(len({*one.head, *one.attractor, *one.second}) == 6 for one in SUBJECTS)
-
-
-def test_a_paraphrase_shares_fewer_words_than_the_other_text():
-    def words(text):
-        return set(text.lower().strip(".").split())
-
-    def shared(one, other):
-        return len(words(one) & words(other)) / len(words(one) | words(other))
-
-    nearer = [shared(one.text, one.other) > shared(one.text, one.same) for one in PARAPHRASES]
-    assert sum(nearer) > 25

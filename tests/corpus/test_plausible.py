@@ -1,5 +1,3 @@
-import pytest
-
 from attn_book.corpus import NOUNS, paragraph_corpus, plausible_sentences
 
 CORPUS = paragraph_corpus(train=600, valid=0, test=600)
@@ -50,24 +48,3 @@ def test_a_bag_of_words_is_right_half_the_time():
     assert set(weight.values()) == {0}
     right = [(sum(weight.get(word, 0) for word in e.words) > 0) == e.plausible for e in EXAMPLES]
     assert sum(right) / len(right) == 0.5
-
-
-def test_the_seed_decides():
-    assert plausible_sentences(CORPUS.test, without=CORPUS.train) == EXAMPLES
-    assert plausible_sentences(CORPUS.test, without=CORPUS.train, seed=1) != EXAMPLES
-    part = plausible_sentences(CORPUS.test[:50], without=CORPUS.train)
-    assert part == EXAMPLES[: len(part)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"paragraphs": ["a cat"]}, "paragraphs"),
-        ({"without": [("a", "cat")]}, "without"),
-        ({"seed": -1}, "seed"),
-        ({"seed": 0.5}, "seed"),
-    ],
-)
-def test_what_it_refuses(arguments, name):
-    with pytest.raises(ValueError, match=rf"^{name}: expected "):
-        plausible_sentences(**({"paragraphs": CORPUS.test} | arguments))

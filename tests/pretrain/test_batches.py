@@ -78,26 +78,6 @@ def test_each_epoch_hides_other_words_and_is_the_same_each_time():
     assert all(torch.equal(a.source, b.source) for a, b in zip(rest, late, strict=True))
 
 
-def test_what_is_hidden_is_drawn_by_seed_and_epoch():
-    text = PARAGRAPHS[0].source + PARAGRAPHS[1].source  # one text, so that nothing else can change with them
-    drawn = {
-        tuple(batch.target_out[0].tolist())
-        for seed in (1, 2)
-        for number in (0, 1, 2)
-        for batch in MaskedBatches(whole_texts([text]), VOCAB, batch_size=1, seed=seed).epoch(number)
-    }
-    assert len(drawn) >= 5
-
-
-def test_next_sentences_change_with_the_epoch_and_half_of_them_follow():
-    texts = next_sentence_texts(PARAGRAPHS, seed=1)
-    assert texts(0) == texts(0) != texts(1) and texts(1) != next_sentence_texts(PARAGRAPHS, seed=2)(1)
-    for text, paragraph in zip(texts(3), PARAGRAPHS, strict=True):
-        assert paragraph.source[: len(text.first)] == text.first and text.second
-        assert (paragraph.source == (*text.first, *text.second)) == bool(text.label)
-    assert sum(text.label for text in texts(3)) == len(PARAGRAPHS) // 2
-
-
 def test_parts_are_in_their_order_or_exchanged_and_the_label_says_which():
     texts = sentence_order_texts(PARAGRAPHS, seed=1)
     assert texts(0) == texts(0) != texts(1) and texts(1) != sentence_order_texts(PARAGRAPHS, seed=2)(1)
@@ -108,16 +88,6 @@ def test_parts_are_in_their_order_or_exchanged_and_the_label_says_which():
     single = Paragraph(PARAGRAPHS[0].sentences[:1])
     with pytest.raises(ValueError, match="paragraphs: expected two sentences or more in each, got a single one"):
         sentence_order_texts([*PARAGRAPHS, single])(0)
-
-
-def test_two_parts_are_the_whole_paragraph_cut_between_sentences():
-    cuts = set()
-    for number in range(3):
-        for text, paragraph in zip(two_part_texts(PARAGRAPHS)(number), PARAGRAPHS, strict=True):
-            assert (*text.first, *text.second) == paragraph.source and text.second
-            assert text.first[-1] == "." and text.label == -1
-            cuts.add(paragraph.sentence_numbers[len(text.first)])
-    assert cuts >= {1, 2, 3}
 
 
 def test_labelled_batches():
@@ -161,40 +131,3 @@ def test_a_shuffled_stream_has_the_same_texts_in_an_order_of_seed_and_epoch():
     texts = {tuple(VOCAB.encode(text)) for text in words}
     inner = " ".join(map(str, one.flatten().tolist())).split(f" {Vocab.EOS} {Vocab.BOS} ")[1:-1]
     assert inner and all(tuple(map(int, text.split())) in texts for text in inner)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"texts": whole_texts([])}, "texts: expected at least one text"),
-        ({"batch_size": 0}, "batch_size: expected an integer of at least 1"),
-        ({"seed": -1}, "seed: expected an integer of at least 0, got -1"),
-    ],
-)
-def test_what_cannot_be_batched_is_refused(change, message):
-    arguments = {"texts": whole_texts([("a",)]), "vocab": VOCAB, "batch_size": 2, "seed": 0} | change
-    with pytest.raises(ValueError, match=message):
-        MaskedBatches(arguments.pop("texts"), arguments.pop("vocab"), **arguments)
-
-
-def test_more_refusals():
-    with pytest.raises(ValueError, match=r"texts: expected a label of 0 or more for each, got Text\("):
-        LabelledBatches([Text(("a",))], VOCAB, batch_size=2)
-    with pytest.raises(ValueError, match="number: expected an integer of at least 0, got -1"):
-        MaskedBatches(whole_texts([("a",)]), VOCAB, batch_size=2, seed=0).epoch(-1)
-    with pytest.raises(ValueError, match="texts: expected 1 in each epoch, got 2 in epoch 1"):
-        MaskedBatches(lambda n: [Text(("a",))] * (n + 1), VOCAB, batch_size=2, seed=0).epoch(1)
-    with pytest.raises(ValueError, match="seed: expected"):
-        two_part_texts(PARAGRAPHS, seed=-1)
-    for options, message in (
-        ({"length": 0}, "length: expected"),
-        ({"length": 5000}, "texts: expected more than 5000 tokens in all"),
-        ({"batch_size": 0}, "batch_size: expected"),
-        ({"seed": 1.5}, "seed: expected an integer"),
-        ({"texts": []}, "texts: expected more than 8 tokens in all"),
-    ):
-        arguments = {"texts": [p.source for p in PARAGRAPHS], "batch_size": 2, "length": 8} | options
-        with pytest.raises(ValueError, match=message):
-            StreamBatches(arguments.pop("texts"), VOCAB, **arguments)
-    with pytest.raises(ValueError, match="number: expected"):
-        StreamBatches([("a",) * 9], VOCAB, batch_size=2, length=8).epoch(True)

@@ -1,9 +1,6 @@
-"""The recorded run of two languages: what each kind reads, which sentences are sought, and a tiny run."""
-
-import json
+"""The recorded run of two languages: what each kind reads, and which sentences are sought."""
 
 import pytest
-import torch
 
 from attn_book.corpus import paragraph_corpus
 from recorded import bilingual
@@ -30,11 +27,6 @@ def test_pairs_are_half_of_the_words_and_each_language_comes_first_as_often():
     assert not any(t.first in sides or t.second in sides for t in pairs)
 
 
-def test_one_language_is_as_many_paragraphs():
-    assert [text.first for text in bilingual.texts_of("english", PARAGRAPHS)] == [p.source for p in PARAGRAPHS]
-    assert [text.first for text in bilingual.texts_of("french", PARAGRAPHS)] == [p.target for p in PARAGRAPHS]
-
-
 def test_candidates_are_long_distinct_and_translations():
     english, french = bilingual.candidates(PARAGRAPHS, 50)
     assert len(english) == len(french) == len(set(english)) == len(set(french)) == 50
@@ -47,30 +39,3 @@ def test_candidates_are_long_distinct_and_translations():
     unread, _ = bilingual.candidates(PARAGRAPHS, 20, read)
     assert set(english[:5]) & {pair.source for p in read for pair in p.sentences}
     assert not set(unread) & {pair.source for p in read for pair in p.sentences}
-
-
-def test_who_knows_the_length_guesses_among_as_many():
-    assert bilingual.by_length(["ab", "cd", "efg", "hi"]) == pytest.approx((3 * 1 / 3 + 1) / 4)
-
-
-def test_subtracting_the_means_brings_languages_together_that_lie_apart():
-    english = torch.randn(20, 6)
-    found = bilingual.found_again(english, 0.1 * english + torch.tensor([50.0, 0, 0, 0, 0, 0]))
-    assert found["to_french_centred"] == found["to_english_centred"] == 1.0
-    assert found["to_english"] < 0.3
-
-
-def test_words_spelled_alike():
-    found = bilingual.spelled_alike(PARAGRAPHS, bilingual.candidates(PARAGRAPHS, 20))
-    assert {".", "lion"} & set(found["words"]) and "the" not in found["words"] and "le" not in found["words"]
-    assert all(0 < share < 0.5 for share in found["shares_of_tokens"])
-
-
-@pytest.mark.parametrize("kind", bilingual.KINDS)
-def test_a_tiny_run(kind, monkeypatch):
-    monkeypatch.setattr(bilingual, "EPOCHS", 1)
-    monkeypatch.setattr(bilingual, "SIZES", bilingual.SIZES | {"model_dim": 8, "num_layers": 2})
-    found = bilingual.measure(kind, 0, 80, 20, 15)
-    json.dumps(found, allow_nan=False)
-    assert len(found["before"]) == len(found["after"]) == 3
-    assert found["steps"] == 3 and set(found["masked"]) == {"english", "french"}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attn_core.decode import beam, generate
+from attn_core.decode import generate
 from attn_core.decode.pick import argmax
 from recorded import likeliest
 from recorded.scaling_law import build
@@ -23,21 +23,6 @@ def test_a_search_goes_on_after_the_prompts(model):
     assert [one.ids for one in found] == expected
 
 
-def test_a_beam_finds_nothing_less_probable_than_greedy(model):
-    prompts = torch.randint(4, 20, (4, 6), generator=torch.Generator().manual_seed(2))
-    lengths = torch.full((4,), 6)
-    continuing = likeliest.Continuing(model)
-    one = [h.log_probability for h in beam(continuing, prompts, lengths, max_length=4, beam_size=1)]
-    most = [h.log_probability for h in beam(continuing, prompts, lengths, max_length=4, beam_size=20)]
-    assert sum(most) >= sum(one) - 1e-5
-
-
-def test_repeated_runs_are_counted():
-    assert likeliest.repeated(list(range(20))) == 0
-    assert likeliest.repeated([1, 2, 3, 4] * 3) == pytest.approx(1 - 4 / 9)
-    assert likeliest.repeated([1, 2, 3, 9, 1, 2, 3]) == 0
-
-
 def test_the_losses_are_those_of_the_continuation(model):
     class Plain:
         def decode(self, ids):
@@ -50,8 +35,3 @@ def test_the_losses_are_those_of_the_continuation(model):
     expected = [-chances[t - 1, token].item() for t, token in enumerate([8, 9, 8, 9, 8], 3)]
     assert found["losses"][0] == pytest.approx(expected, abs=1e-4)
     assert found["texts"] == ["8 9 8 9 8"]
-
-
-def test_prose_is_plain():
-    text = likeliest.prose(likeliest.CHAPTERS / "01_pooling.ipynb")
-    assert len(text) > 1_000 and not set(text) & set("{$:|#`<[") and "It takes" not in text

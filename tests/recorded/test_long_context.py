@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import attention
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, TransformerConfig
-from attn_core.transformer.stacks import new_caches
 from recorded import long_context as recorded
 
 
@@ -32,14 +30,6 @@ class Words:
 @pytest.fixture
 def needles():
     return recorded.Needles(Words(), seed=0, count=4, references=1)
-
-
-def test_needles_have_passwords_of_their_own_and_the_last_refers_to_the_first(needles):
-    first, *_, last = needles.doors
-    assert needles.same_as == {last: first} and needles.passwords[last] == needles.passwords[first]
-    assert len(set(needles.passwords.values())) == 3 and needles.absent not in needles.passwords
-    said = needles.tokenizer.decode(needles.sentence(last))
-    assert last in said and first in said and needles.passwords[first] not in said
 
 
 def test_what_is_hidden_stands_where_it_should_and_nothing_of_the_text_is_lost(needles):
@@ -74,28 +64,3 @@ def test_reading_in_chunks_and_asking_gives_the_losses_of_one_call(needles, monk
         (128, None),
     ]
     assert all(0 <= a["planted_before"] <= a["before"] < len(recorded.WORDS) for a in found["answers"] if a["at"])
-
-
-def test_sinks_and_window_in_chunks_are_the_mask(monkeypatch):
-    monkeypatch.setattr(recorded, "SINKS", 2)
-    monkeypatch.setattr(recorded, "WINDOW", 5)
-    q, k, v = torch.randn(3, 1, 2, 24, 4)
-    i, j = torch.arange(24)[:, None], torch.arange(24)
-    wanted = attention(q, k, v, mask=(j <= i) & ((j < 2) | (i - j < 5)))
-    layer, outs = recorded.SinksAndWindow(), []
-    for end in (4, 8, 16, 17, 24):
-        begin = sum(out.shape[2] for out in outs)
-        outs.append(layer(q[:, :, begin:end], k[:, :, :end], v[:, :, :end], causal=True))
-    torch.testing.assert_close(torch.cat(outs, 2), wanted)
-
-
-def test_positions_and_mechanisms_are_as_before_afterwards():
-    config = TransformerConfig(30, model_dim=128, num_heads=2, num_layers=2, feed_forward_dim=16, dropout=0.0)
-    model = LanguageModel(config, positions=lambda: Rotary(64, base=recorded.BASE)).eval()
-    tokens = torch.arange(20)[None]
-    before = model(tokens)
-    for way in ("YaRN", "window"):
-        with recorded.changed(model, way):
-            inside = model.prefill(tokens, torch.tensor([20]), new_caches(model.stack.layers, 1, 20))[0]
-        assert torch.equal(model(tokens), before)
-        assert torch.allclose(inside, before[:, -1], atol=1e-3) == (way == "window")

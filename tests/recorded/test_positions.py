@@ -1,9 +1,10 @@
-"""The recorded run of positions: T5's buckets, and a tiny run of each kind."""
+"""The recorded runs of positions: T5's buckets, and what each way of stretching does to the frequencies."""
 
 import pytest
 import torch
 
-from recorded import positions
+from attn_core.positions import Rotary
+from recorded import positions, stretching
 
 
 def test_buckets_are_single_when_near_shared_when_far_and_end_with_the_training_length():
@@ -14,13 +15,15 @@ def test_buckets_are_single_when_near_shared_when_far_and_end_with_the_training_
     assert found.tolist() == [0, 1, 7, 8, 15, 15, 15, 0]
 
 
-@pytest.mark.parametrize("kind", positions.KINDS)
-def test_a_model_learns_and_is_tested_at_every_length(kind):
-    torch.manual_seed(0)
-    model = positions.PlacedModel(positions.LETTERS, kind)
-    before = positions.validate(model, "copying", torch.empty(0), positions.TRAINED)
-    positions.train(model, "copying", torch.empty(0), seed=0, rate=1e-2, steps=3)
-    assert positions.validate(model, "copying", torch.empty(0), positions.TRAINED) < before
-    found = positions.test_copying(model)
-    assert {str(length) for length in positions.TESTED} < set(found)
-    assert all(0 <= found[str(length)] <= 1 for length in positions.TESTED)
+def test_stretched_positions_are_what_their_methods_say():
+    x, here = torch.randn(2, 4, 9, 16), torch.arange(9)
+    rotary, factor = Rotary(16), stretching.FACTOR
+    torch.testing.assert_close(stretching.Stretched("none").rotate(x, here), rotary.rotate(x, here))
+    squeezed = stretching.Stretched("interpolation").rotate(x, factor * here)
+    torch.testing.assert_close(squeezed, rotary.rotate(x, here))
+    plain, ntk, yarn = (stretching.Stretched(name) for name in ("none", "NTK-aware", "YaRN"))
+    slowdown = plain.frequencies / ntk.frequencies
+    assert slowdown[0] == pytest.approx(1) and slowdown[-1] == pytest.approx(factor) and (slowdown.diff() > 0).all()
+    slowdown = (plain.frequencies / yarn.frequencies).tolist()
+    assert slowdown[0] == pytest.approx(1) and slowdown[2:] == pytest.approx([factor] * 6)
+    assert 1 < slowdown[1] < factor and yarn.scale > 1 == plain.scale

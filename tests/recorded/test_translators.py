@@ -1,4 +1,4 @@
-"""The recorded translators: a tiny run, and whether what is stored is small, good, and what was measured."""
+"""The recorded translators: what is stored is small, good, and what was measured."""
 
 import base64
 import json
@@ -13,7 +13,6 @@ from attn_book.corpus import EXAMPLE, corpus
 from attn_book.data import Vocab
 from attn_book.metrics import bleu
 from attn_book.translation import translate
-from attn_book.widgets import Translator
 from recorded import translators
 
 RESULTS = Path(translators.__file__).parent / "results"
@@ -39,23 +38,6 @@ def unpacked(parts):
     if "values" in arrays:
         return torch.from_numpy(arrays["values"])
     return torch.from_numpy(arrays["codes"].reshape(len(arrays["scales"]), -1) * arrays["scales"][:, None])
-
-
-def test_a_tiny_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    monkeypatch.setattr(translators, "corpus", lambda: corpus(train=100, valid=10, test=10))
-    monkeypatch.setattr(translators, "COMPARED", 5)
-    for kind in KINDS:
-        monkeypatch.setitem(translators.TRAINING, kind, {"epochs": 1, "learning_rate": 1e-3})
-    found = translators.run(tmp_path)
-    json.dumps(found, allow_nan=False)
-    for kind in KINDS:
-        state = json.loads((tmp_path / "translators" / f"{kind}.json").read_text(encoding="utf-8"))
-        assert state["kind"] == kind and Translator(state).picture().startswith(b"\x89PNG")
-        assert 0 < found[kind]["logits"]["mean_difference"] < found[kind]["logits"]["greatest_difference"] < 0.2
-        model = translators.build(kind, len(state["source"]), len(state["target"]))
-        bytes_of = [4 * p.numel() if p.dim() == 1 else p.numel() + 4 * len(p) for p in model.parameters()]
-        assert found[kind]["bytes"] == sum(bytes_of)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -158,20 +158,6 @@ def test_the_recorded_program_in_two_processes(tmp_path, monkeypatch):
     assert (tmp_path / "two" / "checkpoint.safetensors").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([""], "OUT: expected the name of a folder"),
-        (["out", "--seed", str(10**30)], "--seed: expected an integer from 0"),
-    ],
-)
-def test_the_recorded_program_refuses(words, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        scale.main(words)
-    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def process(task, folder):
     """One of two processes."""
     if task == "stop":
