@@ -47,16 +47,6 @@ def test_attention_is_that_of_the_layer_and_head_or_the_mean_that_is_meant(sente
             np.testing.assert_allclose(widget.attention(position), expected, atol=1 / 500)
 
 
-def test_where_there_is_one_layer_or_head_it_is_meant():
-    weights = [array[:, :1] for array in WEIGHTS]
-    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, weights, head=2)
-    np.testing.assert_allclose(widget.attention(1), weights[0][1, 0, 2], atol=1 / 500)
-    assert "layer 0, head 2" in widget.describe()
-    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, [array[:, :, :1] for array in WEIGHTS], layer=1)
-    np.testing.assert_allclose(widget.attention(1), WEIGHTS[0][1, 1, 0], atol=1 / 500)
-    assert "layer 1, head 0" in widget.describe()
-
-
 def test_rows_that_cannot_be_hidden_are_not_read():
     spoilt = [array.clone() for array in WEIGHTS]
     spoilt[0][0], spoilt[1][[0, 2, 4, 5, 6]] = float("nan"), -1.0
@@ -90,31 +80,15 @@ CAT = (PAIRS, 1, 0.7)
 @pytest.mark.parametrize(
     "entry",
     [
-        "cat",
-        7,
-        (PAIRS, 1),
-        (["cat"], 1, 0.7),
-        ([("cat", "much")], 1, 0.7),
-        ([], 1, 0.7),
-        ([(3, 0.7)], 1, 0.7),
-        ([("cat", 0.4), ("cat", 0.3)], 1, 0.4),
-        ([("dog", 0.2), ("cat", 0.7)], 2, 0.7),
-        ([("cat", 0.7), ("dog", 0.4)], 1, 0.7),
-        ([("cat", 0.7), ("dog", -0.2)], 1, 0.7),
-        ([("cat", float("nan"))], 1, 0.7),
-        (PAIRS, 1.5, 0.7),
-        (PAIRS, 0, 0.7),
-        (PAIRS, 2, 0.7),
-        (PAIRS, 2, 0.2),
-        (PAIRS, 3, 0.1),
-        (PAIRS, 1, 0.6),
-        (PAIRS, 1, 1.7),
-        ([("dog", 0.7), ("cow", 0.2)], 2, 0.2001),
-        ([("dog", 0.7), ("cow", 0.2)], 1, 0.7),
-        ([("dog", 0.7), ("cow", 0.2)], 3, 0.21),
+        "cat", 7, (PAIRS, 1), (["cat"], 1, 0.7), ([("cat", "much")], 1, 0.7), ([], 1, 0.7), ([(3, 0.7)], 1, 0.7),
+        ([("cat", 0.4), ("cat", 0.3)], 1, 0.4), ([("dog", 0.2), ("cat", 0.7)], 2, 0.7),
+        ([("cat", 0.7), ("dog", 0.4)], 1, 0.7), ([("cat", 0.7), ("dog", -0.2)], 1, 0.7),
+        ([("cat", float("nan"))], 1, 0.7), (PAIRS, 1.5, 0.7), (PAIRS, 0, 0.7), (PAIRS, 2, 0.7), (PAIRS, 2, 0.2),
+        (PAIRS, 3, 0.1), (PAIRS, 1, 0.6), (PAIRS, 1, 1.7), ([("dog", 0.7), ("cow", 0.2)], 2, 0.2001),
+        ([("dog", 0.7), ("cow", 0.2)], 1, 0.7), ([("dog", 0.7), ("cow", 0.2)], 3, 0.21),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_refuses_a_prediction_that_does_not_fit(entry):
     entries = [None, None, entry, None, None]
     MaskedWordExplorer(SENTENCES[:1], [[None, None, CAT, None, None]], WEIGHTS[:1])
@@ -166,7 +140,7 @@ ONES = torch.ones(7, 2, 3, 7)
         ((2, 1), ONES - ONES.cumsum(-1), r"weights: expected finite numbers that are not negative .* got"),
         ((2, 1), ONES * torch.nan, r"weights: expected finite numbers .* got"),
     ],
-)
+)  # fmt: skip
 def test_refuses_arguments_that_do_not_fit(where, value, named):
     with pytest.raises(ValueError, match=f"^{named}"):
         MaskedWordExplorer(*change(where, value))

@@ -107,7 +107,7 @@ def test_products_are_those_of_one_row_with_all():
         (plots.positional_products, (np.ones((4, 5)), 4), "position: expected one from 0 to 3"),
         (plots.positional_products, (np.ones((4, 5)), -1), "position: expected"),
     ],
-)
+)  # fmt: skip
 def test_plots_refuse(draw, arguments, message):
     _, ax = plt.subplots()
     with pytest.raises(ValueError, match=message):

@@ -58,7 +58,7 @@ OPTION = {"text": "a", "right": False, "why": "b"}
         ((0, "options", 2, "right"), True, r"questions\[0\]\.options: expected exactly one right option, got 2"),
         ((1, "options", 0, "right"), False, r"questions\[1\]\.options: expected exactly one right option, got 0"),
     ],
-)
+)  # fmt: skip
 def test_refuses_questions_that_do_not_fit(where, value, named):
     with pytest.raises(ValueError, match=f"^{named}"):
         Quiz(questions(where, value))
