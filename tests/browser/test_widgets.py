@@ -91,6 +91,7 @@ CONTRAST = """(card, marks) => {
     const own = [...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
     // What cannot be used may be faint; and behind a chip is no single colour: tests/widgets/test_paged_cache.py.
     const isLeft = e.closest("[aria-disabled=true], :disabled") || getComputedStyle(e).backgroundImage !== "none";
+    if (e.getBoundingClientRect().width < 2) continue; // only read aloud
     if (!own || isLeft || !e.checkVisibility({ visibilityProperty: true })) continue;
     // A bucket's number stands on its sector.
     const sector = e.matches(".attn-bucket") && card.querySelector(".attn-sector");

@@ -320,7 +320,7 @@ def translators():
         yield
         _press(page, "Next word")
         yield
-        page.locator("[role=cell]").first.hover()
+        page.locator("[role=cell]").first.dispatch_event("pointerover")
         yield
         yield from force(page, 0, 4)
         yield from force(page, 1, Vocab.EOS)

@@ -123,15 +123,3 @@ def test_the_query_stays_within_the_length():
     assert widget.query == 39
     widget.set_state({"n": 96, "query": 95})
     assert widget.query == 95 and AttentionPatternExplorer(n=17).query == 8
-
-
-def test_description_has_the_numbers():
-    said = AttentionPatternExplorer("window", 20, window=1, query=0).describe()
-    assert said == (
-        "Sliding window: 20 queries by 20 keys. 58 pairs are read, and 58 scores computed, where full attention has "
-        "400; query 0 reads 2."
-    )
-    assert (
-        "20 queries by 3 slots, each a mixture of all keys" in AttentionPatternExplorer("slots", 20, slots=3).describe()
-    )
-    assert AttentionPatternExplorer("full", 20, causal=True).describe().startswith("Full attention, causal: 20 queries")

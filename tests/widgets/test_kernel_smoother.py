@@ -58,12 +58,6 @@ def test_bandwidth_and_query_follow_the_points():
     assert (widget.bandwidth, widget.query) == (5.0, 150.0)
 
 
-def test_description_has_the_numbers():
-    said = KernelSmoother([0, 2], [10, 30], bandwidth=1, query=1, x_label="minute", y_label="heat").describe()
-    assert said.startswith("Kernel regression of heat on minute: 2 points and their weighted average with bandwidth 1.")
-    assert said.endswith("At the query 1 the weighted average is 20, and the largest attention weight is 0.50.")
-
-
 def test_picture_draws_the_curve_and_the_weights():
     widget = KernelSmoother(X, Y, bandwidth=2, query=3)
     _, (above, below) = plt.subplots(2)

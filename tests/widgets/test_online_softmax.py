@@ -77,20 +77,6 @@ def test_tile_and_step_follow_the_rows():
     assert (widget.tile, widget.step) == (1, 6)
 
 
-def test_description_has_the_numbers():
-    row = OnlineSoftmaxStepper([2, 1, 3], [1, 5, 2], tile=2, step=0)
-    assert row.describe().startswith(
-        "Online softmax over 3 scores (2, 1, 3) in tiles of 2, before the first of 2 steps"
-    )
-    row.step = 1
-    total, weighted = 1 + math.exp(-1), 1 + 5 * math.exp(-1)
-    kept = f"maximum 2, sum {total:.4g}, weighted sum {weighted:.4g}, output {weighted / total:.4g} so far."
-    assert row.describe().endswith(f"after step 1 of 2: {kept}")
-    row.step = 2
-    output = (torch.tensor([2.0, 1, 3]).softmax(0) @ torch.tensor([1.0, 5, 2])).item()
-    assert row.describe().endswith(f"output {output:.4g}, which softmax in one go gives too.")
-
-
 def test_picture_draws_the_weights_of_what_was_read():
     widget = OnlineSoftmaxStepper([1, 0, 3, 2], [1, 2, 3, 4], step=1)
     _, ax = plt.subplots()

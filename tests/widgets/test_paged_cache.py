@@ -148,19 +148,6 @@ def test_colours_are_the_same_in_picture_and_page_and_carry_letters():
     assert all((luminance(hue) + 0.05) / (luminance("#16181d") + 0.05) >= 4.5 for hue in dark)
 
 
-def test_description():
-    assert PagedCacheExplorer(STORY[:3], reserve=7, num_blocks=4).describe() == (
-        "A pool of 4 blocks of 4 slots: 3 in use, 7 of their 12 slots hold a token. Block tables: A, 5 tokens, has "
-        "blocks 0, 1; B, 6 tokens, has blocks 0, 2. With 7 slots reserved contiguously for each, 2 requests would fit."
-    )
-    longest = PagedCacheExplorer(STORY[:3], reserve=1, num_blocks=4).describe()
-    assert "With 6 slots reserved contiguously for each, 2 requests would fit." in longest
-    assert PagedCacheExplorer([], block_size=1, num_blocks=1, reserve=1).describe() == (
-        "A pool of 1 blocks of 1 slot: 0 in use, 0 of their 0 slots hold a token. With 1 slot reserved "
-        "contiguously for each, 1 request would fit."
-    )
-
-
 def test_the_example_opens_where_two_requests_share_blocks():
     tables, numbers = PagedCacheExplorer().replay()
     one, other = (tables.table(numbers[name]) for name in "AC")

@@ -133,22 +133,6 @@ def test_the_query_stays_within_the_caption():
     assert (widget.image, widget.query) == (1, 0)
 
 
-def test_description():
-    weights = torch.tensor([[0.125, 0.5, 0, 0.25], [0, 0, 0, 0]])
-    options = {"patch_size": 24, "queries": [["cat", "."]], "answers": ["It says: a cat."], "title": "Captions"}
-    assert PatchAttentionExplorer(PICTURES[:1], [weights], **options).describe() == (
-        "Captions: an image, 2 rows of 2 patches, dimmed where the weight is small. “cat”. Greatest weights: "
-        "row 0, column 1 (50.0 %), row 1, column 1 (25.0 %), row 0, column 0 (12.5 %). It says: a cat."
-    )
-    assert (
-        "“.”. Greatest weights: none." in PatchAttentionExplorer(PICTURES[:1], [weights], query=1, **options).describe()
-    )
-    _, several = captions(image=2, layer=1, head=0, query=2)
-    assert ": image 2 of 0 to 2, 3 rows" in several.describe() and "“three”, layer 1, head 0." in several.describe()
-    several.head = -1
-    assert "“three”, layer 1, mean of 2 heads." in several.describe()
-
-
 @pytest.mark.parametrize("name", ["$$", "$\\frac$", "half\ud83d", "nul\0", "a name that goes on and on, " * 9])
 def test_any_name_can_be_drawn(name):
     maps = [{name: [torch.full((1, 1, 1, 9), 0.1)], "b": [torch.full((1, 1, 1, 9), 0.1)]}]

@@ -49,16 +49,6 @@ def test_the_usual_cell_fits_a_small_table():
     assert state(PositionalEncodingExplorer(4, 8)) == dict(zip(STATE, (4, 8, 10_000.0, 7, 3, 7), strict=True))
 
 
-def test_description_has_the_numbers():
-    said = PositionalEncodingExplorer(16, 30, base=100, position=5, column=4, offset=-3).describe()
-    omega = 100 ** (-4 / 16)
-    assert f"30 positions by 16 dimensions, base 100; PE[5, 4] = {math.sin(5 * omega):.3f}" in said
-    assert f"Pair 2 as two points on a circle and as two curves: it turns by {omega:.4g} rad" in said
-    assert f"for an offset of -3 by {-3 * omega:.3f} rad" in said
-    assert PositionalEncodingExplorer(7, column=6).describe().endswith("Column 6 is a sine without a partner.")
-    assert "partner" not in PositionalEncodingExplorer(7, column=5).describe()
-
-
 def test_matrix_is_drawn_from_minus_one_to_one_with_its_cell():
     _, ax = plt.subplots()
     plots.positional_matrix(ax, torch.tensor(sines(12, 5)) * 0.5, cell=(3, 1))
@@ -94,28 +84,3 @@ def test_products_are_those_of_one_row_with_all():
     assert list(offsets) == list(range(-4, 8))
     omega = 10_000 ** (-np.arange(0, 6, 2) / 6)
     np.testing.assert_allclose(products, np.cos(np.outer(offsets, omega)).sum(1))
-
-
-@pytest.mark.parametrize(
-    ("draw", "arguments", "message"),
-    [
-        (plots.positional_matrix, (np.ones(3),), "table: expected encodings"),
-        (plots.positional_pair, (np.ones((0, 3)), 0), "table: expected encodings"),
-        (plots.positional_products, (np.ones((1, 3, 2)), 0), "table: expected encodings"),
-        (plots.positional_pair, (np.ones((4, 5)), 3), "pair: expected one from 0 to 2"),
-        (plots.positional_pair, (np.ones((4, 5)), -1), "pair: expected"),
-        (plots.positional_products, (np.ones((4, 5)), 4), "position: expected one from 0 to 3"),
-        (plots.positional_products, (np.ones((4, 5)), -1), "position: expected"),
-    ],
-)  # fmt: skip
-def test_plots_refuse(draw, arguments, message):
-    _, ax = plt.subplots()
-    with pytest.raises(ValueError, match=message):
-        draw(ax, *arguments)
-
-
-@pytest.mark.parametrize("cell", [(4, 0), (0, 5), (-1, 0)])
-def test_matrix_refuses_a_cell_it_has_not(cell):
-    _, ax = plt.subplots()
-    with pytest.raises(ValueError, match="cell: expected"):
-        plots.positional_matrix(ax, np.ones((4, 5)), cell=cell)

@@ -240,6 +240,30 @@ def test_the_picture_follows_the_state_and_leaves_what_matplotlib_is_set_to(kind
     assert matplotlib.rcParams == before and not plt.get_fignums()
 
 
+BUMPS = [math.exp(-((5 - x) ** 2) / 2) for x in (0, 1, 3, 10)]
+ROW = torch.tensor([2, 1, 3, 0.5]).softmax(0) @ torch.tensor([1.0, -2, 4, 8])
+OMEGA = 10_000 ** (-6 / 32)
+# Numbers in the sentence about each sample, computed here.
+TOLD = {
+    "AttentionHeatmap": [f"le → {'the black cat . <eos>'.split()[int(torch.arange(5.0).sin().argmax())]},"],
+    "AttentionPatternExplorer": [f"{64 * 9 - 2 * (4 + 3 + 2 + 1)} pairs are read", "query 32 reads 9"],
+    "KernelSmoother": [f"average is {sum(b * y for b, y in zip(BUMPS, (2, -1, 4, 0), strict=True)) / sum(BUMPS):.4g}"],
+    "MaskedWordExplorer": ["a 50 %", "the true word is the, rank 2, 25 %", "cat 20 %"],
+    "OnlineSoftmaxStepper": [f"output {ROW:.4g}"],
+    "PagedCacheExplorer": ["B, 7 tokens, has blocks 0, 2", "7 of their 8 slots"],
+    "PatchAttentionExplorer": [f"row 2, column 2 ({100 * torch.arange(9.0).softmax(0)[8]:.1f} %)"],
+    "PositionalEncodingExplorer": [f"PE[10, 6] = {math.sin(10 * OMEGA):.3f}", f"offset of 7 by {7 * OMEGA:.3f} rad"],
+    "Quiz": ["1. Which scale?"],
+    "Translator": ["sentence: the cat ."],
+}
+
+
+@each_kind
+def test_the_sentence_about_the_picture_has_the_right_numbers(kind):
+    said = SAMPLES[kind].make().describe()
+    assert [text for text in TOLD[kind] if text.lower() not in said.lower()] == []
+
+
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, one in SAMPLES.items() for name in one.texts])
 def test_text_cannot_become_markup(kind, name):
     text = SAMPLES[kind].make(**{name: EVIL}).static_html()
