@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup proofread repository book test lint unit coverage quick check notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup proofread repository book test lint unit coverage quick check check-widget notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -67,6 +67,12 @@ check: lint  ## what the author of a mechanism runs (NAME=window)
 	OMP_NUM_THREADS=1 $(UNIT) -k "$(NAME) or $(subst _,,$(NAME)) or table or test_api" \
 		tests/mechanisms tests/properties tests/hostile tests/test_package.py tests/book/test_api.py
 
+check-widget: lint  ## what the author of a widget runs (NAME=heatmap), in Chromium and without a built site
+	$(if $(wildcard attn_book/widgets/$(NAME).css),,$(error NAME: expected a widget of attn_book/widgets, as NAME=heatmap, got "$(NAME)"))
+	@sh website/browser.sh
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -k "$(NAME) or $(subst _,,$(NAME))" tests/widgets tests/book/test_stored_widgets.py \
+		tests/browser/test_widgets.py tests/browser/test_translated_widgets.py tests/browser/test_markup.py $(wildcard tests/browser/test_$(NAME)*.py)
+
 # The slowest cell takes about a minute on a quiet machine.
 NBVAL := $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 --nbval-cell-timeout 1200 \
 	--nbval-sanitize-with tests/book/sanitize.cfg $(NOTEBOOKS)
@@ -89,7 +95,7 @@ test-perturbed: setup  ## every notebook, its trainings begun from other paramet
 		PERTURB=$$start PYTHONPATH="$(CURDIR)/tests/perturbed" OMP_NUM_THREADS=1 $(subst --nbval --,$$kind --,$(NBVAL)) || exit 1; \
 	done
 
-site: setup
+site: book
 	$(PY) -m pytest -q -n 2 tests/book
 
 # French words are among what it would list, so some are left out, and it only advises.
@@ -100,7 +106,7 @@ proofread: setup  ## list likely misspellings of pages and documents
 execute: setup  ## re-run the notebooks in place (CHAPTERS="chapters/02_bahdanau.ipynb")
 	$(PY) website/execute.py $(CHAPTERS)
 
-widgets: setup  ## put today's scripts and styles into the notebooks' widgets, running nothing
+widgets: setup  ## put today's scripts, styles and new traits into the notebooks' widgets, running nothing
 	@$(PY) website/widgets.py
 
 api: setup  ## write the page of public names

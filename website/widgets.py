@@ -1,4 +1,4 @@
-"""Embed today's script and style into the widgets that the notebooks hold, without running a cell."""
+"""Embed today's script, style and new traits into the widgets that the notebooks hold, without running a cell."""
 
 from __future__ import annotations
 
@@ -9,52 +9,62 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+import traitlets
 
 from attn_book import widgets
 from attn_book.widgets.base import StaticWidget, embed
 
 NOTEBOOKS = sorted(Path(__file__).resolve().parents[1].glob("chapters/*.ipynb"))
-# What is kept of a stored widget: its id, the picture's alternative text, the picture, the state.
+# What is kept of a stored widget: the picture's alternative text, the picture, the state.
 STORED = re.compile(
-    r'<div class="attn-static [^>]* data-attn-id="(\w+)".*?<img class="attn-picture" alt="([^"]*)" '
+    r'<div class="attn-static [^>]* data-attn-id="\w+".*?<img class="attn-picture" alt="([^"]*)" '
     r'src="data:image/png;base64,([^"]*)">.*?<script type="application/json">(.*?)</script>.*</div>',
     flags=re.DOTALL,
 )
 
 
-def read_stored(stored: str) -> tuple[type[StaticWidget], tuple[str, ...]] | None:
-    """Return a stored widget's class, known by the names in its state, and what is kept of it; None for other HTML.
-
-    Raises:
-        ValueError: if no widget has a state of these names.
-    """
-    match = STORED.fullmatch(stored)
-    if match is None:
-        return None
-    names = set(json.loads(match[4]))
+def widget_of(names: set[str]) -> type[StaticWidget]:
+    """Return the class of a stored widget: the one that has most of the names in its state."""
     classes = [getattr(widgets, name) for name in widgets.__all__]
-    fitting = [cls for cls in classes if set(cls.class_trait_names(static=True)) == names]
-    if len(fitting) != 1:
-        raise ValueError(f"no widget has the state {', '.join(sorted(names))}: run the notebook with make execute")
-    return fitting[0], match.groups()
+    return max(classes, key=lambda cls: len(names & set(cls.class_trait_names(static=True))))
 
 
 def renew(stored: str) -> str:
-    """Return a stored widget's HTML with today's script and style around what is kept; other HTML as it is.
+    """Return a stored widget's HTML with today's script and style, new traits at their defaults; other HTML as it is.
 
     Raises:
-        ValueError: if no widget has the stored state.
+        ValueError: if the state has a name that the widget has not, or lacks one that has no default. The message
+            names the widget.
     """
-    widget = read_stored(stored)
-    return embed(widget[0], *widget[1]) if widget else stored
+    match = STORED.fullmatch(stored)
+    if match is None:
+        return stored
+    state = json.loads(match[3])
+    widget = widget_of(set(state))
+    traits = widget.class_traits(static=True)
+    if gone := sorted(set(state) - set(traits)):
+        raise ValueError(f"{widget.__name__}: expected no stored {', '.join(gone)}: run the notebook with make execute")
+    for name in set(traits) - set(state):
+        state[name] = traits[name].default()
+        if state[name] is traitlets.Undefined or (state[name] is None and not traits[name].allow_none):
+            raise ValueError(f"{widget.__name__}: expected a default of {name}: run the notebook with make execute")
+    return embed(widget, match[1], match[2], dict(sorted(state.items())))
 
 
 def renew_notebook(path: Path) -> bool:
-    """Renew all widgets of a notebook, and return whether that changed it."""
+    """Renew all widgets of a notebook, and return whether that changed it.
+
+    Raises:
+        ValueError: if a widget cannot be renewed. The message names the notebook and the widget.
+    """
     notebook = nbformat.read(path, as_version=4)
     changed = False
     for data in [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]:
-        if "text/html" in data and (html := renew(data["text/html"])) != data["text/html"]:
+        try:
+            html = renew(data.get("text/html", ""))
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from None
+        if html != data.get("text/html", ""):
             data["text/html"], changed = html, True
     if changed:
         nbformat.write(notebook, path)
@@ -63,9 +73,13 @@ def renew_notebook(path: Path) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """Renew the widgets of the named notebooks, or of all, and print which were changed."""
-    for path in map(Path, arguments or NOTEBOOKS):
-        if renew_notebook(path):
-            print(f"{path.name}: its widgets have today's script and style")
+    try:
+        for path in map(Path, arguments or NOTEBOOKS):
+            if renew_notebook(path):
+                print(f"{path.name}: its widgets have today's script and style")
+    except ValueError as error:
+        print(f"make: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

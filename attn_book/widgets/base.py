@@ -214,11 +214,8 @@ class StaticWidget(anywidget.AnyWidget):
 
     def _html(self, png: bytes) -> str:
         names = sorted(self.trait_names(static=True))
-        state = json.dumps({name: getattr(self, name) for name in names}, separators=(",", ":"), allow_nan=False)
-        key = hashlib.sha256(f"{type(self).__name__}{state}".encode()).hexdigest()[:12]
         alt = html.escape(self.describe().encode("utf-8", "replace").decode("utf-8"))
-        # With "<" escaped, no tag can begin inside the state, whatever the tokens are.
-        return embed(self, key, alt, base64.b64encode(png).decode(), state.replace("<", chr(92) + "u003c"))
+        return embed(self, alt, base64.b64encode(png).decode(), {name: getattr(self, name) for name in names})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -230,9 +227,12 @@ class StaticWidget(anywidget.AnyWidget):
         return {**data, **static}, metadata
 
 
-def embed(widget: StaticWidget | type[StaticWidget], key: str, alt: str, picture: str, state: str) -> str:
-    """Return a widget's HTML. Its id, alternative text, picture (base64) and state (JSON) are already escaped."""
+def embed(widget: StaticWidget | type[StaticWidget], alt: str, picture: str, state: dict[str, Any]) -> str:
+    """Return a widget's HTML. Its alternative text and picture (base64) are already escaped."""
     script, style = str(widget._esm), str(widget._css)
+    values = json.dumps(state, separators=(",", ":"), allow_nan=False)
+    name = (widget if isinstance(widget, type) else type(widget)).__name__
+    key = hashlib.sha256(f"{name}{values}".encode()).hexdigest()[:12]
     # These are our own files, so an assertion is enough: the page embeds them unescaped.
     assert script.count(_EXPORT) == 1 and "</" not in script and "<!--" not in script and "</" not in style
     shim = (_HERE / "shim.js").read_text(encoding="utf-8").replace("STATIC_ID", key)
@@ -242,7 +242,8 @@ def embed(widget: StaticWidget | type[StaticWidget], key: str, alt: str, picture
         f"<style>\n{style}</style>\n"
         f'<div class="attn-place"><img class="attn-picture" alt="{alt}" '
         f'src="data:image/png;base64,{picture}"></div>\n'
-        f'<script type="application/json">{state}</script>\n'
+        # With "<" escaped, no tag can begin inside the state, whatever the tokens are.
+        f'<script type="application/json">{values.replace("<", chr(92) + "u003c")}</script>\n'
         f'<script type="module">\n{script.replace(_EXPORT, "const widget =")}{shim}</script>\n</div>'
     )
 

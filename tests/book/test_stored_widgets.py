@@ -4,10 +4,14 @@ import json
 import re
 import shutil
 
+import nbformat
 import pytest
 import torch
+import traitlets
 
+from attn_book import widgets as every
 from attn_book.widgets import AttentionHeatmap, OnlineSoftmaxStepper
+from attn_book.widgets.base import Whole
 from tests.book import notebooks as nb
 from website import widgets
 
@@ -19,10 +23,16 @@ def stored(path):
     return [text for text in html if 'class="attn-static' in text]
 
 
+def named(path):
+    """The notebook and the classes of its widgets, by which `make check-widget` chooses."""
+    states = [widgets.STORED.fullmatch(html)[3] for html in stored(path)]
+    return "-".join([path.stem, *sorted({widgets.widget_of(set(json.loads(state))).__name__ for state in states})])
+
+
 HOLDERS = [path for path in nb.NOTEBOOKS if stored(path)]
 
 
-@pytest.mark.parametrize("path", HOLDERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", HOLDERS, ids=named)
 def test_each_has_todays_script_and_style(path):
     # Compared with `==` outside of the assertion: pytest would work for minutes on how half a megabyte differs.
     old = [text[:200] for text in stored(path) if widgets.renew(text) != text]
@@ -42,8 +52,31 @@ def test_what_is_stored_stays_and_what_is_embedded_is_renewed():
 
 def test_a_state_that_no_widget_has_is_refused():
     html = OnlineSoftmaxStepper([0, 1], [1, 2]).static_html()
-    with pytest.raises(ValueError, match="former, step, tile, values: run the notebook with make execute"):
+    with pytest.raises(ValueError, match=r"^OnlineSoftmaxStepper: .*former"):
         widgets.renew(html.replace('"scores":', '"former":'))
+
+
+class Slid(OnlineSoftmaxStepper):
+    """The stepper with new traits, as somebody may add them."""
+
+    speed = traitlets.Int(3).tag(static=True)
+
+
+class Unset(Slid):
+    must = Whole(traitlets.Undefined, 0, 9).tag(static=True)
+
+
+def test_a_new_trait_is_filled_with_its_default(tmp_path, monkeypatch, capsys):
+    html = OnlineSoftmaxStepper([0, 1], [1, 2]).static_html()
+    monkeypatch.setattr(every, "OnlineSoftmaxStepper", Slid)
+    new = Slid([0, 1], [1, 2])
+    assert widgets.renew(html) == new._html(new.picture())
+    monkeypatch.setattr(every, "OnlineSoftmaxStepper", Unset)
+    path = tmp_path / "10_page.ipynb"
+    output = nbformat.v4.new_output("display_data", {"text/html": html})
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])]), path)
+    assert widgets.main([str(path)]) == 1
+    assert capsys.readouterr().err.startswith("make: 10_page.ipynb: Unset: expected a default of must")
 
 
 def test_a_notebook_changes_in_its_widgets_alone(tmp_path):

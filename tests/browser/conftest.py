@@ -28,6 +28,31 @@ QUIET = [
 TIMEOUT = 60_000
 # A widget is drawn again in the first frame, when its width is known: what was found before is no more on the page.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+# A widget beside a model, as with a kernel, whose changes the page is to `receive`: `told` is what the page sends back,
+# `listening` who hears of changes.
+MODEL = """state => {
+  const on = [];
+  let isNew = false;
+  const receive = (name, value) => {
+    state[name] = value;
+    on.filter(([event]) => event === `change:${name}`).forEach(([, f]) => f());
+  };
+  const model = {
+    get: (name) => state[name],
+    set(name, value) {
+      isNew ||= state[name] !== value;
+      if (state[name] !== value) receive(name, value);
+    },
+    save_changes() {
+      if (isNew) told.push({ ...state });
+      isNew = false;
+    },
+    on: (event, f) => on.push([event, f]),
+    off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
+  };
+  Object.assign(window, { state, receive, told: [], listening: on, el: document.createElement("div") });
+  window.stop = widget.render({ model, el });
+}"""
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -129,6 +154,38 @@ def show(lend, tmp_path):
 
     yield opened
     assert bad == []
+
+
+def state_of(widget):
+    """What a page is given of a widget."""
+    return {name: getattr(widget, name) for name in widget.trait_names(static=True)}
+
+
+@pytest.fixture
+def detached(show):
+    """Render a widget beside a model, in an element that is not yet on the page. Its functions can be called."""
+
+    @contextmanager
+    def opened(widget, state=None, **options):
+        script = str(widget._esm).replace("export default", "var widget =")
+        with show(f"<style>{widget._css}</style><script>{script}</script>", **options) as page:
+            page.evaluate(MODEL, state or state_of(widget))
+            yield page
+
+    return opened
+
+
+@pytest.fixture
+def live(detached):
+    """The same on the page."""
+
+    @contextmanager
+    def opened(widget, **options):
+        with detached(widget, **options) as page:
+            page.evaluate(f"() => {{ document.body.append(el); return ({DRAWN})(); }}")
+            yield page
+
+    return opened
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

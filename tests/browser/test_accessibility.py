@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
         (320, ".primary-toggle", "#pst-primary-sidebar-modal"),
         (320, ".secondary-toggle", "#pst-secondary-sidebar-modal"),
     ],
-)
+)  # fmt: skip
 def test_menus_and_dialogs_have_no_fault(visit, width, opener, opened, theme):
     page = visit(site.chapters()[0], width=width, theme=theme).page
     page.locator(opener).locator("visible=true").first.click()

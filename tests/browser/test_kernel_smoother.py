@@ -1,6 +1,4 @@
-"""Kernel regression in a page: its numbers, its controls, its looks."""
-
-from importlib import resources
+"""Kernel regression in a page: its numbers against dot-product attention, and its controls."""
 
 import numpy as np
 import pytest
@@ -8,6 +6,7 @@ import torch
 
 from attn_book.widgets import KernelSmoother
 from attn_core import attention_with_weights
+from tests.browser.page import numbers, read
 
 pytestmark = pytest.mark.browser
 
@@ -30,9 +29,7 @@ def attended(bandwidth, query):
 
 def shown(page):
     """The output and the weights that the page shows."""
-    value = "all => all.map((e) => Number(e.dataset.value))"
-    (output,) = page.locator(".attn-read").evaluate_all(value)
-    return output, page.locator(".attn-stem").evaluate_all(value)
+    return numbers(page, ".attn-read")[0], numbers(page, ".attn-stem")
 
 
 def values(page):
@@ -76,14 +73,7 @@ def test_the_bandwidth_goes_by_factors_from_a_staircase_to_a_flat_line(show):
         assert seen == [0.04, pytest.approx(0.04 * 2500**0.01, abs=1e-3), 100]
         assert shown(page)[0] == pytest.approx(np.mean(Y), abs=0.05)
         slider.press("Home")
-        text = page.locator(".attn-read").inner_text()
-        assert text == "At the query 5.4, the weighted average is 1.00 × (−2.0) ≈ −2.0."
-
-
-def test_the_sum_is_told_by_its_greatest_terms(show):
-    with show(html(bandwidth=100, query=0)) as page:
-        terms = page.locator(".attn-read").inner_text().removeprefix("At the query 0.0, the weighted average is ")
-        assert terms == "0.14 × 3.0 + 0.14 × 5.5 + 0.14 × (−2.0) + … ≈ 4.1."
+        assert read(page) == "At the query 5.4, the weighted average is 1.00 × (−2.0) ≈ −2.0."
 
 
 def test_a_mouse_shows_the_weights_where_it_points_and_a_click_keeps_them(show):
@@ -108,66 +98,3 @@ def test_a_mouse_shows_the_weights_where_it_points_and_a_click_keeps_them(show):
         page.mouse.move(*place(page, 1.2))
         page.mouse.up()
         assert values(page)[1] == "20.0"
-
-
-def test_keys_move_both_sliders_and_nothing_else_is_a_stop(show):
-    with show(html()) as page:
-        for name, moved in (("bandwidth", ["2.16", "10.0"]), ("query", ["2.16", "10.1"])):
-            page.keyboard.press("Tab")
-            slider = page.locator(f"input[name={name}]")
-            assert slider.evaluate("e => e === document.activeElement && getComputedStyle(e).outlineStyle") == "solid"
-            page.keyboard.press("ArrowRight")
-            assert values(page) == moved
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement === document.body")
-
-
-def test_a_finger_chooses_the_query(show):
-    with show(html(), has_touch=True) as page:
-        page.touchscreen.tap(*place(page, 0.5))
-        page.touchscreen.tap(*place(page, 0.25))
-        assert float(values(page)[1]) == pytest.approx(5, abs=0.1)
-
-
-@pytest.mark.parametrize("width", [320, 560, 900])
-def test_the_card_keeps_its_size_and_its_parts_inside(show, width):
-    with show(html(), width=width) as page:
-        card = page.locator(".attn-card")
-        sizes = set()
-        for keys in (["Home", "Home"], ["End", "Home"], ["Home", "End"], ["End", "End"]):
-            for name, key in zip(("bandwidth", "query"), keys, strict=True):
-                page.locator(f"input[name={name}]").press(key)
-                sizes.add(card.evaluate("e => e.getBoundingClientRect().height"))
-        assert len(sizes) == 1
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        right = card.evaluate("e => e.getBoundingClientRect().right")
-        inside = "all => all.map((e) => e.getBoundingClientRect().right)"
-        assert max(page.locator(".attn-card *").evaluate_all(inside)) < right
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_no_fault(show, theme):
-    package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed: make test-browser")
-    axe = (resources.files(package) / "axe.min.js").read_text(encoding="utf-8")
-    with show(f"<main><h1>t</h1>{html()}</main>", theme=theme) as page:
-        page.evaluate(axe)
-        rules = {"target-size": {"enabled": True}}
-        found = page.evaluate("rules => axe.run('html', {rules}).then((found) => found.violations)", rules)
-        assert not found, [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
-
-
-def test_prints_light_and_copies_are_independent(show):
-    with show(html() + html(), theme="dark") as page:
-        page.locator("input[name=query]").nth(1).press("End")
-        assert page.locator("input[name=query]").first.get_attribute("aria-valuetext") == "10.0"
-        page.emulate_media(media="print")
-        page.wait_for_selector(".attn-card[data-theme=light]")
-        ground = page.locator(".attn-card").first.evaluate("e => getComputedStyle(e).backgroundColor")
-        assert ground == "rgb(255, 255, 255)"
-
-
-def test_without_scripts_the_picture_stands(show, drawn):
-    with show(html(), java_script_enabled=False) as page:
-        image = page.locator(".attn-picture")
-        assert image.is_visible() and image.bounding_box()["width"] > 100
-        assert image.get_attribute("alt").startswith("Kernel regression of y on x: 7 points")

@@ -1,4 +1,4 @@
-"""Markup in every text that a widget takes stays text: before scripts run, after, and in whatever state it is put."""
+"""Markup in every text that a widget takes stays text, in whatever state it is put."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import unicodedata
 import numpy as np
 import pytest
 import torch
-from bs4 import BeautifulSoup
 
 from attn_book import widgets
 from attn_book.data import Vocab
@@ -17,7 +16,6 @@ from attn_book.widgets.base import StaticWidget
 from attn_book.widgets.translator import SENTENCE
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from tests.book.built_site import ROOT
-from tests.book.test_pages import scripted
 
 pytestmark = pytest.mark.browser
 
@@ -144,22 +142,6 @@ UNSAID = """() => {
   const wanted = JSON.parse(document.getElementById("wanted").textContent);
   return wanted.filter((ways) => ![...said].some((text) => ways.some((way) => text.includes(way))));
 }"""
-MODEL = """
-  const state = JSON.parse(document.getElementById("state").textContent);
-  const on = [];
-  const model = {
-    get: (name) => state[name],
-    set(name, value) {
-      if (state[name] === value) return;
-      state[name] = value;
-      on.filter(([event]) => event === "change:" + name).forEach(([, f]) => f());
-    },
-    save_changes() {},
-    on: (event, f) => on.push([event, f]),
-    off() {},
-  };
-  widget.render({ model, el: document.getElementById("here") });
-"""
 
 
 def data(name, value):
@@ -290,14 +272,6 @@ def in_page(widget):
     return PRELUDE + widget.static_html()
 
 
-def beside_kernel(widget):
-    """The widget beside a model, as a notebook has it."""
-    state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
-    script = str(widget._esm).replace("export default", "const widget =")
-    before = f'{PRELUDE}{data("state", state)}<style>{widget._css}</style><div id="here"></div>'
-    return f"{before}<script>{script}{MODEL}</script>"
-
-
 def ways(text):
     """What may stand for a text: all of it, or what a widget makes of a token."""
     return [text, shown(text)]
@@ -309,11 +283,10 @@ def test_the_table_has_every_widget():
     assert {kind.__name__ for kind in own} == set(KINDS)
 
 
-@pytest.mark.parametrize("form", [in_page, beside_kernel])
 @each_kind
-def test_markup_is_text_in_every_state(show, kind, form):
+def test_markup_is_text_in_every_state(show, kind):
     for widget, texts in KINDS[kind]():
-        body = form(widget) + data("wanted", [ways(text) for text in texts])
+        body = in_page(widget) + data("wanted", [ways(text) for text in texts])
         with show(body, reduced_motion="reduce") as page:
             page.locator(".attn-card").wait_for()
             assert page.evaluate(FAULTS) == []
@@ -322,34 +295,12 @@ def test_markup_is_text_in_every_state(show, kind, form):
             assert page.evaluate(UNSAID) == []
 
 
-@each_kind
-def test_markup_is_text_where_no_script_runs(show, kind, drawn):
-    """What stands there is a picture and the sentence about it."""
-    for widget, _ in KINDS[kind]():
-        with show(in_page(widget), java_script_enabled=False) as page:
-            assert page.evaluate(FAULTS) == []
-            (picture,) = page.locator(".attn-static img").all()
-            assert picture.is_visible() and picture.evaluate("e => e.naturalWidth") > 100
-            # A page cannot hold a NUL, nor half of a letter.
-            said = widget.describe().replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-            assert picture.get_attribute("alt") == said
-
-
-def test_the_sentence_about_a_picture_has_the_markup_in_it():
-    """So that the test above has something to find."""
-    said = "".join(widget.describe() for kind in KINDS.values() for widget, _ in kind())
-    assert [text for text in MARKUP if text not in said] == []
-
-
 @pytest.mark.parametrize(
     ("kind", "safe", "unsafe", "scripts"),
     [
         ("Quiz", "element.append(...children)", "element.innerHTML += children.map((c) => c.outerHTML ?? c)", True),
-        ("PatchAttentionExplorer", "element.append(...children)", "element.innerHTML = children[0]", True),
         ("AttentionHeatmap", "\\u003c", "<", True),
-        ("Translator", "\\u003c", "<", True),
         ("Quiz", "&quot;", '"', False),
-        ("PatchAttentionExplorer", "&quot;", '"', False),
     ],
 )
 def test_what_is_no_text_is_noticed(browser, kind, safe, unsafe, scripts):
@@ -362,14 +313,12 @@ def test_what_is_no_text_is_noticed(browser, kind, safe, unsafe, scripts):
     page.close()
 
 
-# A book of two pages, with markup wherever our extension takes a text from: files of data, terms, titles of pages.
-TERM = '"><b id=evil> $& {k}'
-CONF = """extensions = ["site_extension"]
+# A book of one page, with markup wherever our extension takes a text from: files of data, and the page's title.
+CONF = f"""extensions = ["site_extension"]
 smartquotes = False
 html_theme = "sphinx_book_theme"
-html_theme_options = {"home_page_in_toc": True}
 html_baseurl = "https://example.org/"
-templates_path = [TEMPLATES]
+templates_path = [{str(ROOT / "website" / "templates")!r}]
 """
 INDEX = """
 <img src=x onerror=h()> & more
@@ -382,29 +331,6 @@ INDEX = """
 .. recorded-translator:: translator.json
 
    Another <svg onload=h() id=evil>.
-
-.. toctree::
-
-   part
-"""
-PART = f"""
-</script><script>h()</script> of it
-===================================
-
-See :term:`{TERM}`.
-
-.. toctree::
-
-   words
-"""
-WORDS = f"""
-Words
-=====
-
-.. glossary::
-
-   {TERM}
-      Its meaning <b id=evil>.
 """
 
 
@@ -413,33 +339,21 @@ def test_what_the_books_extension_takes_from_files_and_pages_is_text(browser, tm
     shown = {"title": MARKUP[2], "source": MARKUP, "target": MARKUP, "weights": weights, "links": [[0, 0]]}
     source, target = Vocab([[*SENTENCE.split(), *as_words(MARKUP)]]), Vocab([as_words(MARKUP)])
     exported = widgets.Translator.of(untrained(source, target), source, target).exported
-    files = {
-        "conf.py": CONF.replace("TEMPLATES", repr(str(ROOT / "website" / "templates"))),
-        "index.rst": INDEX,
-        "part.rst": PART,
-        "words.rst": WORDS,
-    }
+    files = {"conf.py": CONF, "index.rst": INDEX}
     files |= {"heatmap.json": json.dumps(shown), "translator.json": json.dumps(exported)}
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(tmp_path), str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'website'}{os.pathsep}{ROOT}"}
     subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    expected = {
-        "index": [MARKUP[2], MARKUP[0], "A caption <b id=evil>.", "Another <svg onload=h() id=evil>."],
-        "part": ["</script><script>h()</script> of it", TERM],
-        "words": [TERM, "Its meaning <b id=evil>."],
-        "genindex": [TERM],
-    }
-    for name, texts in expected.items():
-        page = browser.new_page()
-        page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
-        page.add_init_script("window.h = window.alert = window.confirm = window.prompt = () => { window.hit = true; };")
-        page.goto((tmp_path / "out" / f"{name}.html").as_uri())
-        assert page.locator(".attn-card").count() == (2 if name == "index" else 0)
-        # A page is called what its author calls it.
-        assert [fault for fault in page.evaluate(FAULTS) if not fault.startswith("title: ")] == []
-        assert scripted(BeautifulSoup(page.content(), "lxml")) == []
-        said = page.locator("body").evaluate("e => e.textContent")
-        assert [text for text in texts if text not in said] == []
-        page.close()
+    page = browser.new_page()
+    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    page.add_init_script("window.h = window.alert = window.confirm = window.prompt = () => { window.hit = true; };")
+    page.goto((tmp_path / "out" / "index.html").as_uri())
+    assert page.locator(".attn-card").count() == 2
+    # A page is called what its author calls it.
+    assert [fault for fault in page.evaluate(FAULTS) if not fault.startswith("title: ")] == []
+    said = page.locator("body").evaluate("e => e.textContent")
+    for text in (MARKUP[2], MARKUP[0], "A caption <b id=evil>.", "Another <svg onload=h() id=evil>."):
+        assert text in said
+    page.close()

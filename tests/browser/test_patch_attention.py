@@ -1,21 +1,21 @@
 """Attention over patches in a page: what it says against NumPy, and its controls by pointer, finger and keys."""
 
+import numpy as np
 import pytest
 import torch
 
 from attn_book.corpus import draw_scenes
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
+from tests.browser.page import choose, pixels, read
+from tests.browser.walks import random_weights
 
 pytestmark = pytest.mark.browser
 
 DRAWN = draw_scenes(3, seed=3)
+VEIL = np.array([16, 18, 26])
 PICTURES = DRAWN.images.permute(0, 2, 3, 1)
 LENGTHS = [len(caption) for caption in DRAWN.captions]
 ANSWERS = ["It says: <b>one</b>.\nTrue: two & three.", "", "Yes."]
-
-
-def random_weights(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).mul(1.5).softmax(-1)
 
 
 def captioner(*, layers=2, heads=3, **options):
@@ -30,20 +30,8 @@ def transformer(*, class_token=True, patch_size=8, heads=4, images=3, **options)
     return weights, PatchAttentionExplorer(PICTURES[:images], weights, patch_size=patch_size, **options)
 
 
-def html(widget):
-    return widget.static_html()
-
-
-def choose(page, group, value):
-    page.locator(f".attn-{group} input[value='{value}']").check(force=True)
-
-
 def chosen(page, group):
     return page.locator(f".attn-{group} .attn-chosen").inner_text()
-
-
-def said(page):
-    return page.locator(".attn-read").inner_text().replace("\u00a0", " ")
 
 
 def percent(weight):
@@ -59,11 +47,11 @@ def place(page, patch, size=8):
 def test_rows_with_ties_and_without_weight_say_so(show):
     weights = torch.tensor([[0.25] * 4, [0, 0, 0, 0], [0, 0.5, 0, 0], [0.4, 0.3, 0.2, 0.1]])
     widget = PatchAttentionExplorer(PICTURES[:1], [weights], patch_size=24, queries=[["all", "no", "one", "four"]])
-    with show(html(widget)) as page:
+    with show(widget.static_html()) as page:
         found = []
         for query in range(4):
             choose(page, "queries", query)
-            found.append((said(page), page.locator(".attn-whole").inner_text().replace("\u00a0", " ")))
+            found.append((read(page), page.locator(".attn-whole").inner_text().replace("\u00a0", " ")))
     assert found == [
         ("“all” gives its largest weight, 25.0 %, to 4 of 4 patches.", ""),
         ("“no” gives the patches no weight.", "All patches together: 0 %."),
@@ -82,22 +70,22 @@ def test_the_pointer_and_the_keys_read_a_patch(show):
         text = f"“{word}” → patch {r} (row {r // 6}, column {r % 6}): weight {percent(row[r])}, rank {rank} of 36."
         return text, f"{percent(row[r])} · #{rank}"
 
-    with show(html(widget)) as page:
+    with show(widget.static_html()) as page:
         area, cell, tag = (page.locator(f".attn-{name}") for name in ("area", "cell", "tag"))
-        at_rest = said(page)
+        at_rest = read(page)
         assert tag.is_hidden()
         for patch in (0, 5, 14, 30, 35):
             area.hover(position=place(page, patch))
-            assert (said(page), tag.inner_text().replace("\u00a0", " ")) == reading(patch)
+            assert (read(page), tag.inner_text().replace("\u00a0", " ")) == reading(patch)
             box, around = tag.bounding_box(), area.bounding_box()
             assert around["x"] <= box["x"] and box["x"] + box["width"] <= around["x"] + around["width"] + 0.5
         page.mouse.move(1, 1)
-        assert said(page) == at_rest and tag.is_hidden()
+        assert read(page) == at_rest and tag.is_hidden()
         cell.focus()
         keys = {"ArrowRight": 1, "ArrowDown": 7, "ArrowLeft": 6, "ArrowUp": 0, "End": 5, "Control+End": 35, "Home": 30}
         for key, patch in keys.items():
             page.keyboard.press(key)
-            assert (said(page), tag.inner_text().replace("\u00a0", " ")) == reading(patch)
+            assert (read(page), tag.inner_text().replace("\u00a0", " ")) == reading(patch)
             assert cell.get_attribute("aria-label").replace("\u00a0", " ") == reading(patch)[0]
             assert page.locator("[role=row]").get_attribute("aria-rowindex") == str(patch // 6 + 1)
             assert cell.get_attribute("aria-colindex") == str(patch % 6 + 1)
@@ -106,19 +94,19 @@ def test_the_pointer_and_the_keys_read_a_patch(show):
             box = area.bounding_box()
             assert {k: found[k] - box[k] for k in found} == pytest.approx(place(page, patch), abs=1)
         page.keyboard.press("ArrowLeft")
-        assert said(page) == reading(30)[0], "the edge holds"
+        assert read(page) == reading(30)[0], "the edge holds"
         page.keyboard.press("Enter")
         assert chosen(page, "queries") == DRAWN.captions[0][2], "a caption's queries are its words"
 
 
 def test_a_patch_becomes_the_query_by_click_and_by_enter(show):
     weights, widget = transformer(head=0)
-    with show(html(widget)) as page:
-        assert said(page).startswith("The class token attends most") and chosen(page, "queries") == "class token"
+    with show(widget.static_html()) as page:
+        assert read(page).startswith("The class token attends most") and chosen(page, "queries") == "class token"
         page.locator(".attn-area").click(position=place(page, 20))
         page.mouse.move(1, 1)
         best = int(weights[0][0, 0, 21].argmax())
-        assert said(page).startswith(f"Patch 20 attends most to patches {best} (")
+        assert read(page).startswith(f"Patch 20 attends most to patches {best} (")
         assert chosen(page, "queries") == "patch 20"
         assert page.locator(".attn-cell").get_attribute("aria-selected") == "true"
         page.keyboard.press("ArrowDown")
@@ -126,34 +114,17 @@ def test_a_patch_becomes_the_query_by_click_and_by_enter(show):
         for key in ("Enter", "ArrowUp", " "):
             page.keyboard.press(key)
         assert chosen(page, "queries") == "patch 20"
-        page.locator(".attn-queries input:checked").press("ArrowLeft")
-        assert chosen(page, "queries") == "class token"
-        page.keyboard.press("ArrowRight")
-        assert chosen(page, "queries") == "patch 20", "the last one is kept"
-        choose(page, "images", 1)
-        assert chosen(page, "queries") == "patch 20"
     _, widget = transformer(class_token=False, patch_size=6)
-    with show(html(widget)) as page:
+    with show(widget.static_html()) as page:
         page.locator(".attn-area").click(position=place(page, 63, 6))
-        assert said(page).startswith("Patch 63 → patch 63 (row 7, column 7)")
+        assert read(page).startswith("Patch 63 → patch 63 (row 7, column 7)")
         assert page.locator(".attn-queries label").count() == 1
-
-
-def test_a_finger_reads_and_lets_go(show):
-    _, widget = captioner()
-    with show(html(widget), has_touch=True) as page:
-        at_rest = said(page)
-        page.locator(".attn-area").tap(position=place(page, 9))
-        assert "patch 9 (row 1, column 3)" in said(page)
-        choose(page, "queries", 1)
-        choose(page, "queries", 0)
-        assert said(page) == at_rest
 
 
 def test_play_steps_through_the_words_and_pauses(show):
     _, widget = captioner()
     words = DRAWN.captions[0]
-    with show(html(widget), apart=True) as page:
+    with show(widget.static_html(), apart=True) as page:
         page.clock.install(time=0)
         page.reload()
         page.clock.pause_at(60_000)
@@ -179,100 +150,54 @@ def test_play_steps_through_the_words_and_pauses(show):
         assert play.inner_text() == "Play"
 
 
-def test_less_motion_is_a_step_for_each_press(show):
-    _, widget = captioner(image=1, query=LENGTHS[1] - 2)
-    with show(html(widget), reduced_motion="reduce", apart=True) as page:
-        page.clock.install(time=0)
-        page.reload()
-        page.clock.pause_at(60_000)
-        play = page.locator(".attn-play")
-        for query in (LENGTHS[1] - 1, 0, 1):
-            play.press("Enter")
-            page.clock.run_for(5000)
-            assert page.locator(".attn-queries input:checked").input_value() == str(query)
-            assert play.inner_text() == "Next word"
+def seen(image, row, size, scale):
+    """What should be drawn of an image `(H, W, 3)` from 0 to 1 with the weights `row (R,)`, outlines apart."""
+    veil = 0.65 * (1 - row / row.max()).reshape(48 // size, 48 // size)
+    veil = veil.repeat(size, 0).repeat(size, 1)[..., None]
+    drawn = (1 - veil) * np.rint(image * 255) + veil * VEIL
+    return drawn.repeat(scale, 0).repeat(scale, 1)
 
 
-def test_tab_reaches_every_control_and_shows_it(show):
-    _, widget = captioner()
-    with show(html(widget)) as page:
-        order = []
-        for _ in range(6):
-            page.keyboard.press("Tab")
-            order.append(page.evaluate("document.activeElement.name || document.activeElement.className"))
-            ring = "e => [e, e.parentElement].some((e) => getComputedStyle(e).outlineStyle === 'solid')"
-            shadow = "e => getComputedStyle(e).boxShadow !== 'none'"
-            here = page.locator(":focus")
-            assert here.evaluate(ring) or here.evaluate(shadow), order
-        assert order == ["images", "queries", "attn-button attn-play", "attn-cell", "layer", "heads"]
-        page.keyboard.press("ArrowRight")
-        assert chosen(page, "heads") == "head 0"
-        page.locator("input[name=layer]").press("End")
-        assert page.locator("input[name=layer]").get_attribute("aria-valuetext") == "1, layer 1 of 0 to 1"
+def inner(image, size, scale):
+    """The parts of a picture that no outline covers: the patches without their edges."""
+    step = size * scale
+    parts = image.reshape(48 // size, step, 48 // size, step, 3).swapaxes(1, 2)
+    return parts[:, :, 5:-5, 5:-5]
 
 
-def test_a_notebook_does_not_see_the_keys_meant_for_it(show):
-    _, widget = transformer()
-    with show(html(widget)) as page:
-        page.evaluate("() => { window.seen = []; document.addEventListener('keydown', (e) => seen.push(e.key)); }")
-        page.locator(".attn-cell").focus()
-        for key in ("ArrowDown", "Enter", " ", "End", "Escape"):
-            page.keyboard.press(key)
-        for name in ("layer", "heads", "images", "queries"):
-            page.locator(f"input[name={name}]").first.press("ArrowRight")
-        assert page.evaluate("seen") == ["Escape"]
+@pytest.mark.parametrize("make", [captioner, transformer])
+def test_each_choice_dims_the_image_by_its_weights(show, make):
+    weights, widget = make()
+    with show(widget.static_html()) as page:
+        for image, layer, head, query in [(0, 0, -1, 0), (1, 1, 2, 0), (2, 0, 0, 1), (2, 1, -1, 1)]:
+            choose(page, "images", image)
+            choose(page, "heads", head)
+            page.locator("input[name=layer]").fill(str(layer))
+            choose(page, "queries", query)
+            maps = weights[image][layer].double().numpy()[:, query]
+            row = maps.mean(0) if head < 0 else maps[head]
+            picture = PICTURES[image].numpy()
+            drawn, wanted = pixels(page, ".attn-area canvas"), seen(picture, row, 8, 8)
+            np.testing.assert_allclose(inner(drawn, 8, 8), inner(wanted, 8, 8), atol=2)
+            for shown, each in enumerate([maps.mean(0), *maps]):
+                small = pixels(page, f".attn-heads label:nth-child({shown + 1}) canvas")
+                np.testing.assert_allclose(small, seen(picture, each, 8, 1), atol=2)
+            plain = pixels(page, f".attn-images label:nth-child({image + 1}) canvas")
+            np.testing.assert_allclose(plain, picture * 255, atol=0.51)
 
 
-def test_words_and_answers_are_text(show):
-    evil = "<img src=x onerror=alert(1)>"
-    words, answers = [[evil, " ", "\u202e", "x" * 40]], [f"{evil}\n&amp;"]
-    weights = [random_weights(4, 4)]
-    widget = PatchAttentionExplorer(PICTURES[:1], weights, patch_size=24, queries=words, answers=answers, title=evil)
-    with show(html(widget)) as page:
-        assert page.locator("img").count() == 0
-        texts = page.locator(".attn-queries .attn-said").all_inner_texts()
-        assert texts == ["<img src=x onerror=aler…", "␣", "␣", "x" * 23 + "…"]
-        assert page.locator(".attn-answer").inner_text() == answers[0]
-        assert page.locator(".attn-title").inner_text() == evil
-
-
-def test_copies_on_a_page_are_independent(show):
-    _, widget = captioner()
-    with show(html(widget) * 2) as page:
-        page.locator(".attn-heads input[value='2']").nth(1).check(force=True)
-        page.locator(".attn-queries input[value='3']").nth(0).check(force=True)
-        assert page.locator(".attn-heads .attn-chosen").all_inner_texts() == ["mean", "head 2"]
-        values = page.locator(".attn-queries input:checked").evaluate_all("all => all.map((e) => e.value)")
-        assert values == ["3", "0"]
-
-
-def test_what_is_set_from_python_is_drawn_and_the_view_ends(show):
-    _, widget = captioner()
-    script = str(widget._esm).replace("export default", "const widget =")
-    state = {name: getattr(widget, name) for name in widget.trait_names(static=True)}
-    with show(f'<style>{widget._css}</style><div id="here"></div><script>{script}</script>') as page:
-        seen = page.evaluate(
-            """async (state) => {
-                 const [on, told] = [[], []];
-                 const model = {
-                   get: (name) => state[name],
-                   set: (name, value) => { state[name] = value; },
-                   save_changes: () => told.push(1),
-                   on: (event, f) => on.push([event, f]),
-                   off: (event, f) => on.splice(on.findIndex(([e, g]) => e === event && g === f), 1),
-                 };
-                 const el = document.querySelector('#here');
-                 const stop = widget.render({ model, el });
-                 Object.assign(state, { image: 2, layer: 1, head: 1, query: 99 });
-                 on.forEach(([, f]) => f());
-                 await null;
-                 const found = [...el.querySelectorAll('input:checked, input[type=range]')].map((e) => e.value);
-                 el.querySelector('.attn-play').click();
-                 const query = state.query;
-                 stop();
-                 await new Promise((done) => setTimeout(done, 1300));
-                 return [found, query, state.query, told.length, on.length, el.children.length];
-               }""",
-            state,
-        )
-        assert seen == [["2", str(LENGTHS[2] - 1), "1", "1"], 0, 0, 1, 0, 0]
+@pytest.mark.parametrize("make", [captioner, transformer])
+def test_the_three_greatest_are_outlined_and_named(show, make):
+    weights, widget = make(head=1, query=1, layer=1)
+    best = np.argsort(-weights[0][1, 1, 1].numpy())[:3]
+    with show(widget.static_html()) as page:
+        drawn = pixels(page, ".attn-area canvas")
+        mark = (np.abs(drawn - [217, 104, 15]).sum(-1) < 6).reshape(6, 64, 6, 64).sum((1, 3)).ravel()
+        assert set(np.flatnonzero(mark > 300)) == {int(r) for r in best}
+        # What asks is dashed in white, and only where it is a patch.
+        edges = drawn[2:3, 6:58].reshape(-1, 3) if make is transformer else drawn[:0].reshape(-1, 3)
+        assert len(np.unique(edges > 250)) == (2 if make is transformer else 0)
+        listed = ", ".join(f"{r} ({percent(weights[0][1, 1, 1, r])})" for r in best)
+        name = "Patch 0" if make is transformer else f"“{DRAWN.captions[0][1]}”"
+        assert read(page) == f"{name} attends most to patches {listed}."
+        assert page.locator(".attn-most").inner_text() == percent(weights[0][1, 1, 1].max()).replace(" ", "\u00a0")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from attn_book.widgets import AttentionHeatmap
-from tests.book import built_site as site
 from tests.book.built_site import ROOT
 
 pytestmark = pytest.mark.browser
@@ -54,19 +53,3 @@ def test_a_widget_that_does_not_start_stops_the_print(tmp_path):
     assert not (tmp_path / "book.pdf").exists()
 
 
-# What stays whole leaves a sheet as empty as it is high, where it does not fit there. Widgets must.
-WHOLE = """() => [...document.querySelectorAll("article *")]
-    .filter((e) => getComputedStyle(e).breakInside === "avoid" && !e.closest(".attn-static"))
-    .map((e) => [Math.round(e.getBoundingClientRect().height), e.id || e.className || e.textContent.slice(0, 40)])"""
-SHEET = 190, 277  # mm, an A4 sheet within its margins
-
-
-@pytest.mark.parametrize("path", site.chapters())
-def test_little_is_kept_whole_on_paper(visit, path):
-    width, height = (round(side / 25.4 * 96) for side in SHEET)
-    page = visit(path, width=width).page
-    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-    page.evaluate("() => MathJax.startup.promise")
-    page.emulate_media(media="print")
-    kept = page.evaluate(WHOLE)
-    assert [one for one in kept if one[0] > 0.45 * height and one[1] != "fig-transformer-timeline"] == []

@@ -61,23 +61,18 @@ def test_a_chosen_theme_is_kept(visit):
 @pytest.mark.parametrize("width", [1280, 320])
 def test_the_landing_heatmap_is_live(visit, width):
     seen = visit("index.html", width=width)
-    page = seen.page
-    widget = page.locator(".recorded-heatmap .attn-heatmap")
+    widget = seen.page.locator(".recorded-heatmap .attn-heatmap")
     widget.wait_for()
-    canvas = widget.locator("canvas")
-    box = canvas.bounding_box()
-    assert box["width"] > 100 and box["height"] > 100
-    colours = """canvas => new Set(new Uint32Array(canvas.getContext('2d')
-        .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size"""
-    assert canvas.evaluate(colours) > 5
     reading = widget.locator("output")
     widget.locator("[role=gridcell]").focus()
     said = []
     for key in ("ArrowRight", "ArrowDown", "End", "Home"):
-        page.keyboard.press(key)
+        seen.page.keyboard.press(key)
         said.append(reading.text_content())
-    assert len(set(said)) == 4 and all("→" in text and re.search(r"\d\.\d\d", text) for text in said)
-    assert page.locator(".recorded-heatmap img").count() == 0  # the picture made way
+    widget.locator("canvas").hover(position={"x": 12, "y": 12})
+    said.append(reading.text_content())
+    assert len(set(said)) == 5 and all("→" in text and re.search(r"\d\.\d\d", text) for text in said)
+    assert seen.page.locator(".recorded-heatmap img").count() == 0  # the picture made way
     assert seen.wrong == []
 
 
@@ -95,28 +90,7 @@ def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     assert seen.wrong == []
 
 
-def test_the_landing_heatmap_answers_to_the_pointer(visit):
-    page = visit("index.html").page
-    widget = page.locator(".recorded-heatmap .attn-heatmap")
-    widget.wait_for()
-    widget.scroll_into_view_if_needed()
-    box = widget.locator("canvas").bounding_box()
-    before = widget.locator("output").text_content()
-    page.mouse.move(box["x"] + 12, box["y"] + 12)
-    assert widget.locator("output").text_content() != before
-    assert "→" in widget.locator("output").text_content()
-
-
 def test_without_scripts_the_heatmap_is_a_picture(visit):
     page = visit("index.html", java_script_enabled=False).page
     picture = page.locator(".recorded-heatmap img.attn-picture")
     assert picture.is_visible() and "Greatest weights" in picture.get_attribute("alt")
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_without_scripts_the_palette_holds(visit, theme):
-    page = visit("chapters/10_flash.html", theme=theme, java_script_enabled=False).page
-    link, text = (page.locator(f"article {tag}").first for tag in ("p a", "p"))
-    colour = "e => getComputedStyle(e).color"
-    assert link.evaluate(colour) == "rgb(90, 58, 166)" and text.evaluate(colour) == "rgb(34, 38, 46)"
-    assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"

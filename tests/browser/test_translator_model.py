@@ -24,7 +24,7 @@ from tests.recorded.test_translators import recorded_model
 
 pytestmark = pytest.mark.browser
 
-PAIRS = corpus().test[:200]
+PAIRS = corpus().test[:40]
 RECORDED = ["bahdanau", "transformer"]
 UNTRAINED = ["small bahdanau", "post-norm", "learned positions", "one vocabulary"]
 
@@ -114,7 +114,7 @@ def true_logits_of(model, source, target):
 
 @pytest.mark.parametrize("kind", RECORDED + UNTRAINED)
 def test_the_logits_are_pytorchs(opened, kind):
-    pairs = PAIRS if kind in RECORDED else PAIRS[:30]
+    pairs = PAIRS
     expected = true_logits(*known(kind)[1:], pairs)
     worst = opened(kind).evaluate(
         WORST, [[ids(kind, p) for p in pairs], [packed(rows.numpy()) for rows in expected], []]
@@ -203,7 +203,7 @@ NAMES = {"beam_size": "beamSize", "length_penalty": "lengthPenalty"}
 def test_the_searches_are_those_of_python_wherever_sentences_end(opened, options):
     _, model, _ = known("small bahdanau")
     page, ended = opened("small bahdanau"), []
-    lists = [ids("small bahdanau", pair)[0] for pair in PAIRS[:50]]
+    lists = [ids("small bahdanau", pair)[0] for pair in PAIRS]
     source = pad_sequence([torch.tensor([*each, Vocab.EOS]) for each in lists], batch_first=True)
     lengths = torch.tensor([len(each) + 1 for each in lists])
     for most in (1, 4, 12):
@@ -219,15 +219,6 @@ def test_the_searches_are_those_of_python_wherever_sentences_end(opened, options
             assert sum(one["logProbs"]) == pytest.approx(true.log_probability, abs=2e-3)
             ended.append(true.finished)
     assert any(ended) and not all(ended)
-
-
-def test_what_the_beams_find_is_sorted_and_each_sentence_is_another(opened):
-    page, lists = opened("transformer"), [ids("transformer", p)[0] for p in PAIRS[:10]]
-    for penalty in (0, 1):
-        for found in search(page, f"beamSearch(model, memory, {{ lengthPenalty: {penalty} }})", lists):
-            worth = [sum(one["logProbs"]) / len(one["logProbs"]) ** penalty for one in found]
-            assert worth == sorted(worth, reverse=True) and 1 <= len(found) <= 4
-            assert len({tuple(one["tokens"]) for one in found}) == len(found) and all(one["finished"] for one in found)
 
 
 @pytest.mark.parametrize("kind", RECORDED)
@@ -254,29 +245,6 @@ def test_forced_words_come_first_and_decoding_goes_on_from_them(opened, kind):
         assert only["tokens"] == [] and only["finished"] and len(only["logProbs"]) == 1
 
 
-def test_pick_is_given_the_probabilities_and_the_step_and_is_obeyed(opened):
-    model, (source, _) = known("transformer")[1], ids("transformer", PAIRS[3])
-    page = opened("transformer")
-    seen = page.evaluate(
-        """(ids) => {
-          const seen = [];
-          const pick = (p, step) => (seen.push([step, [...p]]), step === 4 ? model.eos : largest(p, 2)[1]);
-          const memory = model.encode(ids);
-          const { tokens, candidates } = greedy(model, memory, { forced: [7], pick });
-          return { seen, tokens, candidates };
-        }""",
-        source,
-    )
-    assert [step for step, _ in seen["seen"]] == [1, 2, 3, 4] and len(seen["tokens"]) == 4
-    assert seen["tokens"] == [7, *(int(np.argsort(p)[-2]) for _, p in seen["seen"][:3])]
-    logits = true_logits_of(model, source, [7])
-    np.testing.assert_allclose(seen["seen"][0][1], logits[1].softmax(-1), atol=1e-4)
-    top = logits.softmax(-1).topk(5)
-    for step in (0, 1):
-        assert [each["id"] for each in seen["candidates"][step]] == top.indices[step].tolist()
-        np.testing.assert_allclose([each["p"] for each in seen["candidates"][step]], top.values[step], atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", RECORDED + UNTRAINED)
 def test_a_step_leaves_its_state_as_it_was(opened, kind):
     source, target = ids(kind, PAIRS[3])
@@ -296,47 +264,3 @@ def test_a_step_leaves_its_state_as_it_was(opened, kind):
         [source, target],
     )
     assert first == again and first != other
-
-
-@pytest.mark.parametrize("kind", RECORDED)
-def test_words_have_ids_and_unknown_ones_are_read_as_unk(opened, kind):
-    _, model, vocabs = known(kind)
-    words = ["the", "zyzzyva", "sleeps", "."]
-    page = opened(kind)
-    found = page.evaluate("(words) => words.map((word) => model.source.ids.get(word) ?? model.source.unk)", words)
-    assert found == vocabs[0].encode(words) and found[1] == Vocab.UNK
-    (expected,) = translate(model, [words], *vocabs)
-    (one,) = search(page, SEARCHES[1], [found])
-    assert page.evaluate("(ids) => ids.map((id) => model.target.words[id])", one["tokens"]) == expected.words
-    specials = page.evaluate("[model.pad, model.bos, model.eos, model.unk, model.source.eos, model.kind]")
-    assert specials == [Vocab.PAD, Vocab.BOS, Vocab.EOS, Vocab.UNK, Vocab.EOS, kind]
-
-
-REFUSED = {
-    "openTranslator({ kind: 'gpt' })": "kind: expected bahdanau or transformer, got gpt",
-    "model.encode([])": "ids: expected at least one word, got none",
-    "model.encode([5, undefined])": "ids: expected whole numbers from 0 to SOURCE, got undefined",
-    "model.encode([5, -1])": "ids: expected whole numbers from 0 to SOURCE, got -1",
-    "model.encode(Array(64).fill(5))": "length: expected at most 64 positions, as the model has learned, got 65",
-    "model.step(model.start(memory), 1.5)": "id: expected whole numbers from 0 to TARGET, got 1.5",
-    "model.step(model.start(memory), 1e4)": "id: expected whole numbers from 0 to TARGET, got 10000",
-    "greedy(model, memory, { maxLength: 1, forced: [1e4] })": "id: expected whole numbers from 0 to TARGET, got 10000",
-    "greedy(model, memory, { pick: () => NaN })": "id: expected whole numbers from 0 to TARGET, got NaN",
-    "greedy(model, memory, { maxLength: 0 })": "maxLength: expected a whole number of at least 1, got 0",
-    "beamSearch(model, memory, { maxLength: 2.5 })": "maxLength: expected a whole number of at least 1, got 2.5",
-    "beamSearch(model, memory, { beamSize: 0 })": "beamSize: expected a whole number of at least 1, got 0",
-    "beamSearch(model, memory, { lengthPenalty: -1 })": "lengthPenalty: expected a number of at least 0, got -1",
-    "beamSearch(model, memory, { lengthPenalty: NaN })": "lengthPenalty: expected a number of at least 0, got NaN",
-}
-
-
-def test_what_does_not_fit_is_refused(opened):
-    kind = "learned positions"
-    page = opened(kind)
-    source, target = (str(len(vocab) - 1) for vocab in known(kind)[2])
-    for call, message in REFUSED.items():
-        said = (
-            f"() => {{ const memory = model.encode([5]); try {{ {call}; }} catch (error) {{ return error.message; }} }}"
-        )
-        assert page.evaluate(said) == message.replace("SOURCE", source).replace("TARGET", target)
-    assert page.evaluate("model.encode(Array(63).fill(5)).length") == 3

@@ -132,7 +132,7 @@ class Half(nn.Module):
         (lambda: transformer(num_kv_heads=1), "as many key-value heads as heads in encoder.*, got 1 for 2 heads"),
         (lambda: transformer(share_query_key=True), "a projection of their own in encoder.*, got share_query_key"),
     ],
-)
+)  # fmt: skip
 def test_what_the_page_cannot_run_is_refused(make, message):
     with pytest.raises(ValueError, match=f"^model: .*{message}"):
         export_translator(make(), ENGLISH, FRENCH)

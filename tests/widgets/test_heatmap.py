@@ -1,14 +1,6 @@
-import base64
-import io
-import json
-import re
-from html.parser import HTMLParser
-
-import ipywidgets
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from attn_book import plots
 from attn_book.widgets import AttentionHeatmap
@@ -16,27 +8,11 @@ from attn_book.widgets import AttentionHeatmap
 SOURCE, TARGET = "the black cat . <eos>".split(), "le chat noir .".split()
 WEIGHTS = torch.rand(2, 3, 4, 5).softmax(-1)
 LINKS = [(0, 0), (2, 1), (1, 2), (3, 3)]
-HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
 def heatmap(**changes):
     arguments = {"weights": WEIGHTS, "source": SOURCE, "target": TARGET, "links": LINKS, **changes}
     return AttentionHeatmap(arguments.pop("weights"), arguments.pop("source"), arguments.pop("target"), **arguments)
-
-
-class Page(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.scripts = [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1][0] == "script" and data.strip():
-            self.scripts.append(data)
 
 
 @pytest.mark.parametrize("size", [8, 16])
@@ -54,23 +30,16 @@ def test_holds_each_weight_to_the_precision_it_states(size):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": WEIGHTS * float("nan")}, "weights"),
-        ({"weights": -WEIGHTS}, "weights"),
-        ({"weights": [WEIGHTS.expand(2, 3, 4, 5)]}, "weights.*pick item"),
-        ({"weights": torch.ones(4)}, "weights"),
-        ({"source": TARGET}, "source: expected 5 tokens"),
-        ({"source": "abcde"}, "source: expected a sequence"),
-        ({"source": 5}, "source: expected a sequence"),
-        ({"target": SOURCE}, "target: expected 4 tokens"),
-        ({"target": [1, 2, 3, 4]}, "target: expected strings"),
-        ({"links": [(5, 0)]}, "links"),
-        ({"title": None}, "title"),
-        ({"layer": 2}, "layer: expected a whole number from 0 to 1"),
-        ({"head": -1}, "head: expected a whole number from 0 to 2"),
-        ({"head": 1.0}, "head"),
+        ({"weights": WEIGHTS * float("nan")}, "weights"), ({"weights": -WEIGHTS}, "weights"),
+        ({"weights": [WEIGHTS.expand(2, 3, 4, 5)]}, "weights.*pick item"), ({"weights": torch.ones(4)}, "weights"),
+        ({"source": TARGET}, "source: expected 5 tokens"), ({"source": "abcde"}, "source: expected a sequence"),
+        ({"source": 5}, "source: expected a sequence"), ({"target": SOURCE}, "target: expected 4 tokens"),
+        ({"target": [1, 2, 3, 4]}, "target: expected strings"), ({"links": [(5, 0)]}, "links"),
+        ({"title": None}, "title"), ({"layer": 2}, "layer: expected a whole number from 0 to 1"),
+        ({"head": -1}, "head: expected a whole number from 0 to 2"), ({"head": 1.0}, "head"),
         ({"layer": True}, "layer"),
     ],
-)
+)  # fmt: skip
 def test_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
         heatmap(**changes)
@@ -82,67 +51,9 @@ def test_refuses_more_than_a_page_can_hold():
         heatmap(weights=many)
 
 
-@pytest.mark.parametrize(("name", "value"), [("layer", 2), ("head", 3), ("row", 4), ("row", -2), ("layer", -1)])
-def test_traits_stay_within_what_is_there(name, value):
-    widget = heatmap()
-    with pytest.raises(ValueError, match=f"{name}: expected"):
-        setattr(widget, name, value)
-    assert getattr(widget, name) == (-1 if name == "row" else 0)
-
-
-def test_traits_are_synced_observed_and_linked():
-    one, two = heatmap(), heatmap(layer=1)
-    assert {"layer", "head", "row", "_esm", "_css", *one.trait_names(static=True)} <= set(one.get_state())
-    seen = []
-    one.observe(lambda change: seen.append((change.name, change.new)), ["layer", "row"])
-    link = ipywidgets.link((one, "head"), (two, "head"))
-    one.set_state({"layer": 1, "row": 2, "head": 1})  # as a page sends it
-    assert seen == [("layer", 1), ("row", 2)] and two.head == 1
-    link.unlink()
-    one.close()
-    two.close()
-
-
 def test_colours_are_the_same_on_axes_and_in_the_page():
     for text in (str(AttentionHeatmap._esm).replace('"', ""), str(AttentionHeatmap._css)):
         assert ", ".join(plots.RAMP) in text and plots.MARK in text
-
-
-def test_html_stands_alone():
-    page = Page(heatmap().static_html())
-    assert [tag for tag, _ in page.tags] == ["div", "style", "div", "img", "script", "script"]
-    for _tag, attributes in page.tags:
-        assert not [name for name in attributes if name.startswith("on")]
-        assert "href" not in attributes
-        assert attributes.get("src", "data:").startswith("data:")
-    # Less comments, data, and the names of HTML and SVG, which nothing fetches.
-    known = r"\s// .*|base64,[^\"]*|\"codes\":\"[^\"]*|http://www\.w3\.org/\$\{space\}"
-    addresses = re.sub(known, "", heatmap().static_html())
-    assert not re.search(r"//\w", addresses)
-    state = json.loads(page.scripts[0])
-    assert (state["source"], state["layer"], state["row"]) == (SOURCE, 0, -1)
-    assert "_esm" not in state
-
-
-def test_hostile_text_is_text():
-    widget = heatmap(
-        source=[HOSTILE, "<!--", "]]>", '"', "\ud800"], target=[HOSTILE, "", "a\n", "$x"], title=HOSTILE + '">'
-    )
-    text = widget.static_html()
-    page = Page(text)
-    assert [tag for tag, _ in page.tags] == ["div", "style", "div", "img", "script", "script"]
-    assert HOSTILE in page.tags[3][1]["alt"]
-    assert json.loads(page.scripts[0])["source"][0] == HOSTILE
-    text.encode("utf-8")
-
-
-def test_same_state_gives_same_html_and_changed_state_another():
-    one, two = heatmap(), heatmap(links=reversed(LINKS))
-    assert one.static_html() == two.static_html()
-    two.layer = 1
-    assert one.static_html() != two.static_html()
-    two.layer = 0
-    assert one.static_html() == two.static_html()
 
 
 def test_sizes():
@@ -153,25 +64,6 @@ def test_sizes():
     assert len(many.static_html()) < 1_000_000
 
 
-def test_bundle_has_a_view_a_page_a_picture_and_text():
-    data, _ = heatmap()._repr_mimebundle_()
-    assert set(data) == {"application/vnd.jupyter.widget-view+json", "text/html", "image/png", "text/plain"}
-    assert data["text/plain"] == "AttentionHeatmap(layers=2, heads=3, target=4, source=5)"
-    picture = base64.b64decode(data["image/png"])
-    assert Image.open(io.BytesIO(picture)).format == "PNG"
-    assert data["image/png"] in data["text/html"]
-
-
-def test_description_says_where_each_token_looks():
-    eye = torch.eye(5)[[0, 2, 1, 3]]
-    said = heatmap(weights=torch.stack([eye, eye]), head=1, title="Cross").describe()
-    assert said == (
-        "Cross, head 1: heatmap of attention weights, small maps of all 2 heads. "
-        "Greatest weights: le → the, chat → cat, noir → black, . → .."
-    )
-    assert "small maps" not in heatmap(weights=eye).describe()
-
-
 @pytest.mark.parametrize(
     ("names", "kind"), [(("encoder.layers.0", "encoder.layers.1"), "layer"), (("dot", "β = 1"), "map")]
 )
@@ -179,31 +71,6 @@ def test_description_calls_a_map_a_layer_only_if_it_is_one(names, kind):
     eye = torch.eye(5)[None, [0, 2, 1, 3]]
     said = heatmap(weights=dict.fromkeys(names, eye), layer=1, title="Cross").describe()
     assert said.startswith(f"Cross, {kind} {names[1]}: heatmap")
-
-
-def test_picture_shows_the_layer_and_head_chosen():
-    assert heatmap().picture() != heatmap(head=1).picture()
-
-
-@pytest.mark.parametrize("heads", [2, 5])
-def test_picture_shows_all_heads_of_the_layer(heads):
-    """A head of weight 1 everywhere among heads of weight 0: one dark small map more for each, and in its place."""
-
-    def dark(head):
-        weights = torch.zeros(2, heads, 4, 5)
-        weights[1, head] = 1
-        widget = heatmap(weights=weights, layer=1, head=(head + 1) % heads, links=None, title="")
-        image = np.asarray(Image.open(io.BytesIO(widget.picture())).convert("L"))
-        above = image[: image.shape[0] - round(80 * plots.figure_size(SOURCE, TARGET, cell=0.32, most=8.0)[1])]
-        # Text is thin: of a map's dark pixels most have dark neighbours on both sides.
-        full = (above[:, 3:-3] < 90) & (above[:, :-6] < 90) & (above[:, 6:] < 90)
-        return np.argwhere(full)
-
-    places = [dark(head) for head in range(heads)]
-    assert all(len(place) > 400 for place in places)
-    middles = [tuple(place.mean(0).round()) for place in places]
-    assert len(set(middles)) == heads
-    assert middles == sorted(middles, key=lambda middle: (round(middle[0] / 20), middle[1]))
 
 
 def test_all_zero_weights_are_shown():

@@ -1,6 +1,5 @@
 import base64
 import json
-import re
 
 import numpy as np
 import pytest
@@ -48,16 +47,6 @@ def test_attention_is_that_of_the_layer_and_head_or_the_mean_that_is_meant(sente
             np.testing.assert_allclose(widget.attention(position), expected, atol=1 / 500)
 
 
-def test_where_there_is_one_layer_or_head_it_is_meant():
-    weights = [array[:, :1] for array in WEIGHTS]
-    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, weights, head=2)
-    np.testing.assert_allclose(widget.attention(1), weights[0][1, 0, 2], atol=1 / 500)
-    assert "layer 0, head 2" in widget.describe()
-    widget = MaskedWordExplorer(SENTENCES, PREDICTIONS, [array[:, :, :1] for array in WEIGHTS], layer=1)
-    np.testing.assert_allclose(widget.attention(1), WEIGHTS[0][1, 1, 0], atol=1 / 500)
-    assert "layer 1, head 0" in widget.describe()
-
-
 def test_rows_that_cannot_be_hidden_are_not_read():
     spoilt = [array.clone() for array in WEIGHTS]
     spoilt[0][0], spoilt[1][[0, 2, 4, 5, 6]] = float("nan"), -1.0
@@ -91,31 +80,15 @@ CAT = (PAIRS, 1, 0.7)
 @pytest.mark.parametrize(
     "entry",
     [
-        "cat",
-        7,
-        (PAIRS, 1),
-        (["cat"], 1, 0.7),
-        ([("cat", "much")], 1, 0.7),
-        ([], 1, 0.7),
-        ([(3, 0.7)], 1, 0.7),
-        ([("cat", 0.4), ("cat", 0.3)], 1, 0.4),
-        ([("dog", 0.2), ("cat", 0.7)], 2, 0.7),
-        ([("cat", 0.7), ("dog", 0.4)], 1, 0.7),
-        ([("cat", 0.7), ("dog", -0.2)], 1, 0.7),
-        ([("cat", float("nan"))], 1, 0.7),
-        (PAIRS, 1.5, 0.7),
-        (PAIRS, 0, 0.7),
-        (PAIRS, 2, 0.7),
-        (PAIRS, 2, 0.2),
-        (PAIRS, 3, 0.1),
-        (PAIRS, 1, 0.6),
-        (PAIRS, 1, 1.7),
-        ([("dog", 0.7), ("cow", 0.2)], 2, 0.2001),
-        ([("dog", 0.7), ("cow", 0.2)], 1, 0.7),
-        ([("dog", 0.7), ("cow", 0.2)], 3, 0.21),
+        "cat", 7, (PAIRS, 1), (["cat"], 1, 0.7), ([("cat", "much")], 1, 0.7), ([], 1, 0.7), ([(3, 0.7)], 1, 0.7),
+        ([("cat", 0.4), ("cat", 0.3)], 1, 0.4), ([("dog", 0.2), ("cat", 0.7)], 2, 0.7),
+        ([("cat", 0.7), ("dog", 0.4)], 1, 0.7), ([("cat", 0.7), ("dog", -0.2)], 1, 0.7),
+        ([("cat", float("nan"))], 1, 0.7), (PAIRS, 1.5, 0.7), (PAIRS, 0, 0.7), (PAIRS, 2, 0.7), (PAIRS, 2, 0.2),
+        (PAIRS, 3, 0.1), (PAIRS, 1, 0.6), (PAIRS, 1, 1.7), ([("dog", 0.7), ("cow", 0.2)], 2, 0.2001),
+        ([("dog", 0.7), ("cow", 0.2)], 1, 0.7), ([("dog", 0.7), ("cow", 0.2)], 3, 0.21),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_refuses_a_prediction_that_does_not_fit(entry):
     entries = [None, None, entry, None, None]
     MaskedWordExplorer(SENTENCES[:1], [[None, None, CAT, None, None]], WEIGHTS[:1])
@@ -167,24 +140,10 @@ ONES = torch.ones(7, 2, 3, 7)
         ((2, 1), ONES - ONES.cumsum(-1), r"weights: expected finite numbers that are not negative .* got"),
         ((2, 1), ONES * torch.nan, r"weights: expected finite numbers .* got"),
     ],
-)
+)  # fmt: skip
 def test_refuses_arguments_that_do_not_fit(where, value, named):
     with pytest.raises(ValueError, match=f"^{named}"):
         MaskedWordExplorer(*change(where, value))
-
-
-@pytest.mark.parametrize("value", ["3", True, 1.5, None, [], -2, 9])
-@pytest.mark.parametrize("name", ["sentence", "position", "layer", "head"])
-def test_refuses_an_index_and_keeps_what_it_had(name, value):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        explorer(**{name: value})
-    widget = explorer(sentence=1, position=3, layer=1, head=2)
-    before = state(widget)
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        setattr(widget, name, value)
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        widget.set_state({"guesses": [[0, 1, "a"]], name: value})
-    assert state(widget) == before
 
 
 @pytest.mark.parametrize("position", [0, 2, 6])
@@ -205,45 +164,6 @@ def test_another_sentence_keeps_the_position_only_where_it_can_be_hidden():
     assert widget.position == 3
 
 
-@pytest.mark.parametrize(
-    "guess", ["cat", 3, None, [0, 1], [0, 1, 2], [0, 0, "a"], [2, 1, "a"], [-1, 1, "a"], [0, 9, ""]]
-)
-def test_refuses_a_guess_that_cannot_be(guess):
-    widget = explorer()
-    widget.guesses = [[0, 2, "dog"]]
-    for guesses in ([[0, 2, "dog"], guess], [[0, 2, "dog"], [0, 2, None]], guess):
-        with pytest.raises(ValueError, match="^guesses: expected"):
-            widget.guesses = guesses
-        with pytest.raises(ValueError, match="^guesses: expected"):
-            widget.set_state({"position": 1, "guesses": guesses})
-        assert widget.guesses == [[0, 2, "dog"]] and widget.position == -1
-
-
-def test_guesses_are_kept_as_plain_lists():
-    widget = explorer()
-    widget.guesses = ((0, np.int64(1), "a"), (1, 3, None))
-    assert json.dumps(widget.guesses) == '[[0, 1, "a"], [1, 3, null]]'
-
-
-def test_traits_are_synced():
-    widget = explorer()
-    assert {"_esm", "_css", *STATE} <= set(widget.get_state())
-    assert set(widget.trait_names(static=True)) == set(STATE)
-    assert repr(widget) == "MaskedWordExplorer(sentences=2, words=6, layers=2, heads=3)"
-
-
-def test_html_stands_alone_is_stable_and_escapes_what_it_is_given():
-    text = explorer().static_html()
-    assert text == explorer().static_html() and len(text) < 60_000
-    assert explorer(position=1).static_html() != text
-    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
-    assert json.loads(held) == state(explorer())
-    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
-    evil = '</script><img src=x onerror="alert(1)">$\\frac$'
-    wicked = MaskedWordExplorer([[evil, "b"]], [[None, ([(evil, 0.9)], 2, 0.1)]], [torch.ones(2, 1, 1, 2) / 2])
-    assert "</script><img" not in wicked.static_html() and 'onerror="' not in wicked.static_html().split("<script")[0]
-
-
 def test_description():
     weights = [torch.zeros(n, 2, 3, n) for n in (5, 7)]
     for array in weights:
@@ -258,17 +178,3 @@ def test_description():
         "Predict the masked word: <cls> ____ dog eats the bread . The model says: a 100 %. The true word is a, rank 1, "
         "100 %. Attention from the blank, layer 1, mean of heads: most to dog 75 %, <cls> 25 %, ____ 0 %."
     )
-
-
-def test_picture_follows_the_word_and_the_head():
-    shown = [{"position": 2}, {"position": 3}, {"sentence": 1}, {"layer": 0}, {"layer": 0, "head": 1}, {}]
-    pictures = {explorer(**one).picture() for one in shown}
-    assert len(pictures) == len(shown) and explorer(position=1).picture() in pictures, "the first stands for none"
-    assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
-
-
-def test_picture_has_room_for_long_words_and_many():
-    words = ["W" * 60, "$x^2$", "", *"abcdefghijklmnopqrstuvw"]
-    said = ([("M" * 60, 0.5), ("\\n", 0.1)], 9, 0.01)
-    weights = torch.ones(26, 1, 1, 26) / 26
-    assert MaskedWordExplorer([words], [[said] * 26], [weights]).picture().startswith(b"\x89PNG")

@@ -1,8 +1,6 @@
 import base64
 import io
 import json
-import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -16,10 +14,6 @@ from attn_book.widgets.patch_attention import PatchAttentionExplorer
 DRAWN = draw_scenes(3, seed=1)
 PICTURES = DRAWN.images.permute(0, 2, 3, 1)
 WORDS = [["a", "red"], ["the"], ["one", "two", "three"]]
-STATE = (
-    *("answers", "bits", "codes", "head", "heads", "height", "image", "layer", "layers", "lengths", "patch_size"),
-    *("pixels", "queries", "query", "title", "tops", "width"),
-)
 
 
 def random_weights(*shape, seed=0):
@@ -33,7 +27,7 @@ def captions(**options):
 
 
 def state(widget):
-    return {name: getattr(widget, name) for name in STATE}
+    return {name: getattr(widget, name) for name in widget.trait_names(static=True)}
 
 
 @pytest.mark.parametrize(("words", "bits"), [(3, 16), (120, 8)])
@@ -97,55 +91,36 @@ def test_pictures_need_not_be_square():
     [
         ("images", PICTURES[0], r"expected \(images, height, width, 3\), got shape \(48, 48, 3\)$"),
         ("images", DRAWN.images, r"got shape \(3, 3, 48, 48\); use permute\(0, 2, 3, 1\)$"),
-        ("images", PICTURES[:0], r"got shape \(0, 48, 48, 3\)$"),
-        ("images", PICTURES * 1.5, "from 0 to 1"),
-        ("images", PICTURES - 0.5, "from 0 to 1"),
-        ("images", PICTURES * float("nan"), "from 0 to 1"),
-        ("images", PICTURES.long(), "uint8 or floating numbers, got int64"),
-        ("images", "a picture", "got shape"),
-        ("patch_size", 7, "expected a divisor of 48 and 48"),
-        ("patch_size", 0, "expected a whole number from 1"),
+        ("images", PICTURES[:0], r"got shape \(0, 48, 48, 3\)$"), ("images", PICTURES * 1.5, "from 0 to 1"),
+        ("images", PICTURES - 0.5, "from 0 to 1"), ("images", PICTURES * float("nan"), "from 0 to 1"),
+        ("images", PICTURES.long(), "uint8 or floating numbers, got int64"), ("images", "a picture", "got shape"),
+        ("patch_size", 7, "expected a divisor of 48 and 48"), ("patch_size", 0, "expected a whole number from 1"),
         ("patch_size", 16.0, "expected a whole number from 1"),
         ("weights", torch.zeros(2, 2, 2, 9), "expected 3 entries, one for each image, got 2"),
-        ("weights", {"a": 1}, "got dict"),
-        ("weights", None, "got NoneType"),
+        ("weights", {"a": 1}, "got dict"), ("weights", None, "got NoneType"),
         ("weights", [torch.zeros(2, 10), torch.zeros(1, 10), torch.zeros(3, 10)], "leave out the class token's own"),
         ("weights", [torch.zeros(2, 9), torch.zeros(2, 1, 9), torch.zeros(3, 9)], r"got shape \(1, 2, 1, 9\)$"),
         ("weights", [torch.full((len(words), 9), 0.12) for words in WORDS], "sum to at most 1, got 1.08"),
         ("weights", [-torch.ones(len(words), 9) for words in WORDS], "not negative"),
-        ("queries", WORDS[:2], "expected 3 entries"),
-        ("queries", "abc", "got str"),
+        ("queries", WORDS[:2], "expected 3 entries"), ("queries", "abc", "got str"),
         ("queries", ["ab", "c", "def"], "expected a sequence of 2 strings, got str"),
         ("queries", [["a", "b"], ["c"], ["d", "e"]], "expected 3 tokens"),
         ("queries", [["a", 1], ["c"], ["d", "e", "f"]], "expected strings, got 1"),
         ("queries", None, "2 queries are neither the 9 patches nor a class token and these, got None"),
-        ("answers", ["yes"], "expected 3 entries"),
-        ("answers", "yes", "got str"),
-        ("answers", ["yes", 1, "no"], "expected strings, got 1"),
-        ("title", 3, "expected a string, got 3"),
+        ("answers", ["yes"], "expected 3 entries"), ("answers", "yes", "got str"),
+        ("answers", ["yes", 1, "no"], "expected strings, got 1"), ("title", 3, "expected a string, got 3"),
         ("image", 3, "expected a whole number from 0 to 2, got 3"),
         ("layer", -1, "expected a whole number from 0 to 1, got -1"),
         ("head", 2, "expected a whole number from 0 to 1, got 2"),
         ("head", -1, "expected a whole number from 0 to 1, got -1"),
         ("head", "mean", "expected a whole number from 0 to 1, got 'mean'"),
-        ("query", 2, "expected a whole number from 0 to 1, got 2"),
-        ("query", True, "expected a whole number from 0"),
+        ("query", 2, "expected a whole number from 0 to 1, got 2"), ("query", True, "expected a whole number from 0"),
     ],
-)
+)  # fmt: skip
 def test_refuses_what_does_not_fit(name, value, said):
     given = {"images": PICTURES, "weights": captions()[0], "patch_size": 16, "queries": WORDS, name: value}
     with pytest.raises(ValueError, match=f"^{name}: .*{said}"):
         PatchAttentionExplorer(given.pop("images"), given.pop("weights"), **given)
-
-
-@pytest.mark.parametrize(("name", "value"), [("image", 3), ("layer", 2), ("head", -2), ("head", 2), ("query", 2)])
-def test_refuses_a_choice_and_keeps_what_it_had(name, value):
-    _, widget = captions(image=0, layer=1, head=1, query=1)
-    before = state(widget)
-    for change in (lambda: setattr(widget, name, value), lambda: widget.set_state({"layer": 0, name: value})):
-        with pytest.raises(ValueError, match=f"^{name}: expected"):
-            change()
-        assert state(widget) == before
 
 
 def test_the_query_stays_within_the_caption():
@@ -158,70 +133,11 @@ def test_the_query_stays_within_the_caption():
     assert (widget.image, widget.query) == (1, 0)
 
 
-def test_traits_are_synced():
-    _, widget = captions()
-    assert {"_esm", "_css", *STATE} <= set(widget.get_state())
-    assert set(widget.trait_names(static=True)) == set(STATE)
-    assert repr(widget) == "PatchAttentionExplorer(images=3, layers=2, heads=2, patches=9)"
-
-
-def test_html_stands_alone_is_stable_and_small():
-    one, two = captions()[1], captions()[1]
-    text = one.static_html()
-    assert text == two.static_html()
-    two.layer = 1
-    assert two.static_html() != text
-    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
-    assert json.loads(held) == state(one)
-    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
-    large = PatchAttentionExplorer(PICTURES[[0, 1, 2, 0]], random_weights(4, 3, 4, 37, 36), patch_size=8)
-    assert len(large.static_html()) < 200_000 and len(large.codes) + len(large.tops) < 100_000
-
-
-def test_nothing_given_becomes_markup():
-    evil = "</script><img src=x onerror=alert(1)>"
-    widget = PatchAttentionExplorer(
-        PICTURES[:1], [torch.ones(1, 1)], patch_size=48, queries=[[evil]], answers=[evil], title=evil
-    )
-    tags = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: tags.append((tag, dict(attributes).get("onerror")))
-    parser.feed(widget.static_html())
-    assert [tag for tag, _ in tags] == ["div", "style", "div", "img", "script", "script"]
-    assert {handler for _, handler in tags} == {None}
-
-
-def test_description():
-    weights = torch.tensor([[0.125, 0.5, 0, 0.25], [0, 0, 0, 0]])
-    options = {"patch_size": 24, "queries": [["cat", "."]], "answers": ["It says: a cat."], "title": "Captions"}
-    assert PatchAttentionExplorer(PICTURES[:1], [weights], **options).describe() == (
-        "Captions: an image, 2 rows of 2 patches, dimmed where the weight is small. “cat”. Greatest weights: "
-        "row 0, column 1 (50.0 %), row 1, column 1 (25.0 %), row 0, column 0 (12.5 %). It says: a cat."
-    )
-    assert (
-        "“.”. Greatest weights: none." in PatchAttentionExplorer(PICTURES[:1], [weights], query=1, **options).describe()
-    )
-    _, several = captions(image=2, layer=1, head=0, query=2)
-    assert ": image 2 of 0 to 2, 3 rows" in several.describe() and "“three”, layer 1, head 0." in several.describe()
-    several.head = -1
-    assert "“three”, layer 1, mean of 2 heads." in several.describe()
-
-
 @pytest.mark.parametrize("name", ["$$", "$\\frac$", "half\ud83d", "nul\0", "a name that goes on and on, " * 9])
 def test_any_name_can_be_drawn(name):
     maps = [{name: [torch.full((1, 1, 1, 9), 0.1)], "b": [torch.full((1, 1, 1, 9), 0.1)]}]
     widget = PatchAttentionExplorer(PICTURES[:1], maps, patch_size=16, queries=[[name]])
     assert len(widget.picture()) > 1000
-
-
-def test_the_picture_follows_every_choice():
-    _, widget = captions(image=2)
-    pictures = {widget.picture()}
-    for name, value in (("head", 1), ("query", 2), ("layer", 1), ("image", 0)):
-        setattr(widget, name, value)
-        pictures.add(widget.picture())
-    assert len(pictures) == 5
-    assert all(picture.startswith(b"\x89PNG") and len(picture) < 40_000 for picture in pictures)
 
 
 def test_the_picture_is_bright_and_outlined_where_the_weight_is():

@@ -1,10 +1,7 @@
-import io
 import json
-import re
 from copy import deepcopy
 
 import pytest
-from PIL import Image
 
 from attn_book.widgets.quiz import Quiz
 
@@ -61,16 +58,10 @@ OPTION = {"text": "a", "right": False, "why": "b"}
         ((0, "options", 2, "right"), True, r"questions\[0\]\.options: expected exactly one right option, got 2"),
         ((1, "options", 0, "right"), False, r"questions\[1\]\.options: expected exactly one right option, got 0"),
     ],
-)
+)  # fmt: skip
 def test_refuses_questions_that_do_not_fit(where, value, named):
     with pytest.raises(ValueError, match=f"^{named}"):
         Quiz(questions(where, value))
-
-
-@pytest.mark.parametrize("given", [[], {}, "which?", None, 3])
-def test_refuses_what_is_no_list_of_questions(given):
-    with pytest.raises(ValueError, match="^questions: expected a list of at least one question, got "):
-        Quiz(given)
 
 
 @pytest.mark.parametrize("count", [2, 6])
@@ -95,25 +86,6 @@ def test_is_loaded_from_a_file(tmp_path):
         Quiz.load(path)
 
 
-def test_only_the_questions_are_its_state():
-    widget = Quiz(QUESTIONS)
-    assert widget.trait_names(static=True) == ["questions"] and "questions" in widget.get_state()
-    assert repr(widget) == "Quiz(questions=2)"
-
-
-def test_html_stands_alone_is_stable_and_escapes_what_it_is_given():
-    text = Quiz(QUESTIONS).static_html()
-    assert text == Quiz(QUESTIONS).static_html() and len(text) < 40_000
-    assert Quiz(QUESTIONS[:1]).static_html() != text
-    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
-    assert json.loads(held) == {"questions": QUESTIONS}
-    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
-    evil = '</script><img src=x onerror="alert(1)">$\\frac$'
-    options = [{"text": evil, "right": right, "why": evil} for right in (True, False)]
-    wicked = Quiz([{"question": evil, "options": options}]).static_html()
-    assert "</script><img" not in wicked and 'onerror="' not in wicked.split("<script")[0]
-
-
 def test_description_asks_and_does_not_answer():
     assert Quiz(QUESTIONS).describe() == (
         "A quiz, each of its questions (2) with options to choose from: 1. Which scale keeps the scores' variance at "
@@ -129,12 +101,3 @@ def test_picture_shows_questions_and_options_but_no_answer():
     told = questions((0, "options", 0, "why"), "Another reason.")
     told[0]["options"][0]["right"], told[0]["options"][1]["right"] = True, False
     assert Quiz(told).picture() == plain
-
-
-def test_picture_has_room_for_long_texts():
-    long = questions((0, "question"), "why? " * 80)
-    long[0]["options"][0]["text"] = "memory of a window, " * 20
-    image = Image.open(io.BytesIO(Quiz(long).picture()))
-    assert image.height > Image.open(io.BytesIO(Quiz(QUESTIONS).picture())).height + 100
-    box = image.convert("L").point(lambda grey: 255 * (grey < 128)).getbbox()
-    assert box[0] > 0 and box[1] > 0 and box[2] < image.width and box[3] < image.height, "nothing is cut off"

@@ -1,55 +1,16 @@
-"""The widgets' scripts and styles as they are joined: what they declare and reach, and that they are read anew."""
+"""The widgets' scripts and styles as they are joined: what they reach, and that they are read anew."""
 
 import re
 import shutil
 import subprocess
-from collections import Counter
 
 import pytest
 
 from attn_book import widgets
 from attn_book.widgets import OnlineSoftmaxStepper, StaticWidget, base
-from tests.widgets.said import tokens
 
 CLASSES = [cls for name in widgets.__all__ if (cls := getattr(widgets, name)) is not StaticWidget]
 each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-
-
-def declared(script):
-    """The names that a script declares at its top level, in order, those given twice included."""
-    names, depth, pattern = [], 0, None  # `pattern` is the depth at which a declaration such as `const [a, b]` stands
-    for before, token in zip([None, *(all_tokens := tokens(script))], all_tokens, strict=False):
-        declares = depth == 0 and before is not None and before.text in ("const", "let", "var", "function", "class")
-        if token.kind == "word" and (declares or pattern is not None):
-            names.append(token.text)
-        if token.kind == "mark" and token.text in ("(", "[", "{"):
-            pattern = depth if declares else pattern
-            depth += 1
-        elif token.kind == "mark" and token.text in (")", "]", "}"):
-            depth -= 1
-            pattern = None if depth == pattern else pattern
-    return names
-
-
-def repeated(script):
-    return [name for name, count in Counter(declared(script)).items() if count > 1]
-
-
-def test_declarations_at_the_top_level_are_read():
-    script = """
-      const one = (x) => { const inner = 1; }; let two = `${one}`; const [three, four] = [{ key: 1 }, 2];
-      function five(argument) { let inner = 2; } class Six {} const { seven, eight } = five({ key }); // const nine = 9;
-    """
-    assert declared(script) == ["one", "two", "three", "four", "five", "Six", "seven", "eight"]
-    assert repeated("const make = 1; function make() {}") == ["make"]
-    assert repeated("function one() { const make = 1; } function two() { const make = 2; }") == []
-
-
-@each_class
-def test_files_joined_in_one_scope_declare_each_name_once(cls):
-    names = declared(str(cls._esm))
-    assert {"say", "make", "mount", "draw"} <= set(names), "the shared file and the widget's own are read"
-    assert repeated(str(cls._esm)) == []
 
 
 @each_class

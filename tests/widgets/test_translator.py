@@ -1,11 +1,8 @@
-import io
 import json
-import re
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from attn_book.data import Vocab
 from attn_book.translation import translate
@@ -97,7 +94,7 @@ def test_refuses_what_was_not_exported(given):
         (["the", "cat"], "sentence: expected a text, got \\['the', 'cat'\\]"),
         (None, "sentence: expected a text, got None"),
     ],
-)
+)  # fmt: skip
 def test_refuses_a_sentence_that_the_model_cannot_read(widget, sentence, named):
     for attempt in (
         lambda: Translator(widget.exported, sentence),
@@ -119,24 +116,6 @@ def test_a_sentence_is_split_as_text_or_stays_as_it_is():
     ]  # fmt: skip
 
 
-def test_the_model_and_the_sentence_are_its_state(widget):
-    assert sorted(widget.trait_names(static=True)) == ["exported", "sentence"]
-    assert {"exported", "sentence"} <= widget.get_state().keys()
-    assert repr(widget) == f"Translator(kind='bahdanau', source={len(SOURCE)}, target={len(TARGET)})"
-
-
-def test_html_stands_alone_is_stable_and_escapes_what_it_is_given(widget):
-    text = widget.static_html()
-    assert text == Translator.of(recurrent(), SOURCE, TARGET).static_html()
-    (held,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
-    assert json.loads(held) == {"exported": widget.exported, "sentence": SENTENCE}
-    assert not re.search(r"\bon\w+=|\b(?:src|href)=\"(?!data:)", text)
-    assert "</script>" in widget.exported["target"] and text.count("</script>") == 2
-    wicked = Translator.of(recurrent(), SOURCE, TARGET, "the <b>&\"x' $\\frac$ .")
-    assert "<b>" not in wicked.static_html() and "&lt;b&gt;&amp;&quot;x&#x27; $\\frac$ ." in wicked.static_html()
-    assert wicked.picture().startswith(b"\x89PNG"), "a dollar is no mathematics"
-
-
 def test_description_tells_the_sentence_its_translation_and_where_it_looks():
     widget = Translator.of(ending(recurrent()), SOURCE, TARGET)
     weights = widget.exported["example"]["weights"]
@@ -148,26 +127,6 @@ def test_description_tells_the_sentence_its_translation_and_where_it_looks():
     widget.sentence = "the cat ."
     assert widget.describe().endswith("attention. Sentence: the cat .")
     assert "this page, a Transformer. Sentence" in Translator.of(transformer(), SOURCE, TARGET).describe()
-
-
-def size(png):
-    return Image.open(io.BytesIO(png)).size
-
-
-def test_picture_draws_the_map_or_where_there_is_none_the_sentence():
-    widget = Translator.of(transformer(), SOURCE, TARGET)
-    whole = widget.picture()
-    assert whole.startswith(b"\x89PNG") and len(whole) < 60_000 and size(whole)[1] > 300
-    bare = {name: part for name, part in widget.exported.items() if name != "example"}
-    alone = Translator(bare)
-    assert size(alone.picture())[1] < 100 and alone.describe().endswith(SENTENCE)
-    widget.sentence = "the cat ."
-    assert widget.picture() != whole and widget.picture() != alone.picture() and size(widget.picture())[1] < 100
-    widget.sentence = SENTENCE
-    assert widget.picture() == whole
-    changed = json.loads(json.dumps(widget.exported))
-    changed["example"]["weights"][0][:2] = changed["example"]["weights"][0][1::-1]
-    assert Translator(changed).picture() != whole
 
 
 def test_a_model_that_writes_nothing_is_refused():
