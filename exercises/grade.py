@@ -9,6 +9,7 @@ import argparse
 import itertools
 import multiprocessing
 import os
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from sqlalchemy.exc import OperationalError
 from exercises.gradebook import HERE, open_gradebook, record
 from exercises.grading import Graded, grade
 from exercises.judge import SECONDS
-from exercises.sandbox import NoSandboxError, check_sandbox
+from exercises.sandbox import MEMORY, NoSandboxError, check_sandbox
 
 LIMIT = 600.0
 """Seconds after which a submission is given up, whatever it is doing."""
@@ -35,7 +36,7 @@ _PROCESSES.set_forkserver_preload(["exercises.grading"])
 
 
 def grade_apart(folder: Path, source: Path, released: Path, seconds: float, refuse: bool, processor: int) -> Graded:
-    """Grade in a process of its own, which may even crash, on one processor, which it cannot leave."""
+    """Grade in a process of its own, which may even crash, on one processor and in as much memory as a submission has."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_send, args=(theirs, folder, source, released, seconds, refuse, processor))
     process.start()
@@ -55,6 +56,7 @@ def _send(
     pipe: Connection, folder: Path, source: Path, released: Path, seconds: float, refuse: bool, processor: int
 ) -> None:
     os.sched_setaffinity(0, {processor})
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     pipe.send(grade(folder, source, released, seconds, refuse=refuse))
 
 

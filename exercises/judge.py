@@ -75,6 +75,7 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env={},
             )
         os.close(requests)
         os.close(answers)
@@ -239,9 +240,9 @@ def _failure(source: str, names: dict[str, Any], *, secret: bool = False) -> str
 
 def _error(said: dict[str, Any]) -> Exception:
     """The student's error, of its own kind if that is a common one."""
-    name, text = str(said["error"]), str(said.get("said", ""))
+    name, text, line = (str(said.get(part) or "")[:500] for part in ("error", "said", "line"))
     error = next((kind(text) for kind in ERRORS if kind.__name__ == name), RuntimeError(f"{name}: {text}"))
-    error.add_note(f"In the line: {said['line']}" if said.get("line") else "A test called it.")
+    error.add_note(f"In the line: {line}" if line else "A test called it.")
     return error
 
 

@@ -13,9 +13,11 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.warnings import DuplicateCellId
 
-LARGEST = 20 * 2**20
+LARGEST, CELL = 20 * 2**20, 100_000
+"""Bytes of a notebook, and characters of a cell."""
 HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 NOT_ANSWERED = "Nothing was handed in for this question."
+TOO_LONG = "# This cell was too long and was left out."
 
 
 @dataclass
@@ -116,8 +118,13 @@ def _cells(path: Path, notes: list[str]) -> list[NotebookNode]:
         assert all(isinstance(cell.source, str) and isinstance(cell.metadata, dict) for cell in cells)
         for cell in cells:  # JSON can hold halves of characters, which no file can
             cell.source = cell.source.encode("utf-8", "replace").decode()
+        for place, cell in enumerate(cells):  # before anything parses them
+            if len(cell.source) > CELL:
+                notes.append(f"cell {place + 1} holds more than {CELL:,} characters and was left out")
+                cell.source = TOO_LONG
     except Exception as error:  # a file that came from outside may be wrong in any way
-        notes.append(f"the file could not be read as a notebook: {type(error).__name__}: {str(error)[:200]}")
+        why = error.strerror if isinstance(error, OSError) else str(error)[:200]  # not where the file lies here
+        notes.append(f"the file could not be read as a notebook: {type(error).__name__}: {why}")
         return []
     kernel = notebook.metadata.get("kernelspec", {})
     if isinstance(kernel, dict) and kernel.get("language", "python") not in ("python", None):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy
 import torch
 
-LARGEST = 64 * 2**20
-"""The largest message, in bytes."""
+LARGEST, VALUES, TEXT = 16 * 2**20, 100_000, 20_000
+"""A message's most bytes and values, and the characters of a string in it: the grader works through all of them."""
 
 _KINDS = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
 _DTYPES = {str(dtype): dtype for dtype in _KINDS}
@@ -43,6 +43,8 @@ def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
     Raises:
         ValueError: it is nothing that ``pack`` gives.
     """
+    if isinstance(packed, str) and len(packed) > TEXT:
+        raise ValueError(f"packed: expected strings of at most {TEXT:,} characters, got one of {len(packed):,}")
     if packed is None or isinstance(packed, bool | int | float | str):
         return packed
     match packed:
@@ -85,6 +87,8 @@ def from_line(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the line is no message.
     """
+    if line.count(b",") + line.count(b"[") > VALUES:
+        raise ValueError(f"line: expected a message of at most {VALUES:,} values")
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -45,6 +45,9 @@ def graded(course):
         hand_in(course, who, NAME, with_cell(right, code))
     for who, (code, _) in FATAL.items():
         hand_in(course, who, NAME, with_cell(right, code))
+    hand_in(course, "too long a cell", NAME, with_cell(right, "0," * 3_000_000))
+    long = f"def {name}(*args):\n    return 'a b ' * 10**7"
+    hand_in(course, "too long a string", NAME, answered(course, NAME, {**solutions(course, NAME), name: long}))
     hand_in(course, "copy", NAME, right, file=f"Copy of {NAME}.ipynb")
     hand_in(course, "broken", NAME, nbformat.writes(right)[:-200])
     hand_in(course, "no file", NAME, "?", file="essay.txt")
@@ -115,10 +118,11 @@ def test_a_notebook_that_ends_its_process_earns_nothing_and_is_told_why(graded, 
     assert any(FATAL[who][1] in note for note in graded[who].notes)
 
 
-@pytest.mark.parametrize("who", ["copy", "deleted tests", "duplicated cells", "wrong kernel"])
+@pytest.mark.parametrize("who", ["too long a cell", "copy", "deleted tests", "duplicated cells", "wrong kernel"])
 def test_what_was_done_to_the_file_costs_no_points_and_is_told(graded, most, who):
     assert points(graded[who]) == most
     told = {
+        "too long a cell": "holds more than 100,000 characters",
         "copy": "taken from the file",
         "deleted tests": "was missing",
         "duplicated cells": "more than once",

@@ -134,6 +134,20 @@ def test_a_file_that_is_too_large_is_not_read(handed_in, monkeypatch):
     assert "larger than" in handed_in(assignment()).notes[0]
 
 
+def test_a_cell_that_is_too_long_is_left_out_and_the_others_stay(handed_in):
+    notebook = assignment()
+    notebook.cells.append(new_code_cell("0," * 100_000))
+    done = handed_in(notebook)
+    assert names(done) == [*NAMES, None] and len(done.cells[-1].source) < 100
+    assert done.notes == ["cell 6 holds more than 100,000 characters and was left out"]
+
+
+def test_a_file_that_cannot_be_opened_says_why_and_not_where_it_lies(tmp_path):
+    (tmp_path / "double.ipynb").mkdir()
+    (note, *_) = read(tmp_path / "double.ipynb", assignment()).notes
+    assert "Is a directory" in note and str(tmp_path) not in note
+
+
 def test_the_file_is_never_changed(handed_in, tmp_path):
     handed_in(new_notebook(cells=[]))
     before = (tmp_path / "double.ipynb").read_bytes()

@@ -61,6 +61,13 @@ def test_what_pack_never_gives_is_refused(sent):
         unpack(sent, lambda number: number)
 
 
+def test_what_is_more_than_the_grader_should_work_through_is_refused():
+    with pytest.raises(ValueError, match="strings of at most"):
+        through("a" * 30_000)
+    with pytest.raises(ValueError, match="at most 100,000 values"):
+        through([[]] * 60_000)
+
+
 @pytest.mark.parametrize("line", [b"", b"3", b"[1]", b"{", b"\xff", pickle.dumps({"run": "x"}), b"[" * 100_000])
 def test_a_line_that_is_no_message_is_refused(line):
     with pytest.raises(ValueError, match="line: expected a message"):
