@@ -36,7 +36,7 @@ _PROCESSES.set_forkserver_preload(["exercises.grading"])
 
 
 def grade_apart(folder: Path, source: Path, released: Path, seconds: float, refuse: bool, processor: int) -> Graded:
-    """Grade in a process of its own, which may even crash, on one processor and in as much memory as a submission has."""
+    """Grade in a process of its own, which may even crash, on one processor, in as much memory as a submission has."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
     process = _PROCESSES.Process(target=_send, args=(theirs, folder, source, released, seconds, refuse, processor))
     process.start()

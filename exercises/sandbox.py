@@ -49,8 +49,8 @@ FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_NETLINK)
 CLONE_NEWUSER = 0x10000000
 
 
-class NoSandboxError(RuntimeError):
-    """This machine cannot shut a process in."""
+class NoSandboxError(BaseException):
+    """This machine cannot shut a process in. No Exception, so that no test takes it for a wrong answer."""
 
 
 def write_filter(file: IO[bytes]) -> None:
@@ -71,7 +71,7 @@ def write_filter(file: IO[bytes]) -> None:
 
 
 def command(requests: int, answers: int, rules: int) -> list[str]:
-    """The command that starts a student's process, with the descriptors that it inherits; to be run with no environment.
+    """The command that starts a student's process, with the descriptors that it inherits; to be run in no environment.
 
     Inside, every folder has a name that says nothing of this machine, and there is no /proc, which would show the
     environment and arguments of processes, and where the folders lie outside.

@@ -18,6 +18,7 @@ LARGEST, VALUES, TEXT = 16 * 2**20, 100_000, 20_000
 """A message's most bytes and values, and the characters of a string in it: the grader works through all of them."""
 
 _KINDS = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+KINDS = {"ndarray": "numpy array"}
 _DTYPES = {str(dtype): dtype for dtype in _KINDS}
 
 
@@ -34,11 +35,12 @@ def pack(value: Any, keep: Callable[[Any], int]) -> Any:
         return {"list": [pack(item, keep) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[pack(key, keep), pack(item, keep)] for key, item in value.items()]}
-    return {"object": keep(value)}
+    kind = f"{str(value.dtype)[6:]} tensor" if isinstance(value, torch.Tensor) else type(value).__name__
+    return {"object": [keep(value), KINDS.get(kind, kind)]}
 
 
-def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
-    """Turn it back; ``find`` gives what stands for an object's number.
+def unpack(packed: Any, find: Callable[[int, str], Any]) -> Any:
+    """Turn it back; ``find`` gives what stands for an object of that number and kind.
 
     Raises:
         ValueError: it is nothing that ``pack`` gives.
@@ -56,8 +58,8 @@ def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
             return [unpack(item, find) for item in items]
         case {"dict": list(pairs)}:
             return {unpack(key, find): unpack(item, find) for key, item in pairs}
-        case {"object": int(number)}:
-            return find(number)
+        case {"object": [int(number), str(kind)]}:
+            return find(number, kind)
     raise ValueError("packed: expected what pack gives, got something else")
 
 

