@@ -30,12 +30,17 @@ def borrowed(cells: list[NotebookNode], released: NotebookNode) -> list[str]:
 
 
 def _used(sources: Iterable[str]) -> set[str]:
-    waiting, found = list(sources), set()
+    waiting = list(sources)
+    found: set[str] = set()
     while waiting:
         for node in ast.walk(parsed(waiting.pop())):
             found.update(_names(node))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAGIC:
-                waiting += [part.value for part in node.args if isinstance(part, ast.Constant)]
+                waiting += [
+                    str(part.value)
+                    for part in node.args
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                ]
     return found
 
 

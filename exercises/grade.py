@@ -26,6 +26,7 @@ from exercises.gradebook import HERE, open_gradebook, record
 from exercises.grading import Graded, grade
 from exercises.judge import SECONDS
 from exercises.sandbox import MEMORY, NoSandboxError, check_sandbox
+from exercises.submission import printable
 
 LIMIT = 600.0
 """Seconds after which a submission is given up, whatever it is doing."""
@@ -131,9 +132,9 @@ def _line(name: str, student: str, graded: Graded) -> str:
     given = [points for points in graded.points.values() if points is not None]
     to_read = len(graded.points) - len(given)
     more = f", {to_read} to be read" if to_read else ""
-    notes = "".join(f"\n    {note}" for note in graded.notes)
+    notes = "".join(f"\n    {printable(note)}" for note in graded.notes)
     points = f"{sum(given):g} points{more}" if graded.notebook else "NOT GRADED"
-    return f"{name}  {student}: {points}{notes}"
+    return f"{name}  {printable(student)}: {points}{notes}"
 
 
 def main() -> None:

@@ -261,7 +261,7 @@ def run_tests(
 
 def _checks(hidden: str) -> str:
     """The checks that hidden lines call, with new inputs in place of theirs, and what they import."""
-    lines = []
+    lines: list[ast.AST] = []
     for node in ast.walk(ast.parse(hidden)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("check."):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "seed"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from nbformat import NotebookNode
 
 LARGEST, CELLS, CELL = 20 * 2**20, 1_000, 100_000
 """Bytes of a notebook, cells in it, and characters of a cell."""
+NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE | re.DOTALL)
+"""A notebook's file, as browsers and mail programs name it, too."""
 HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 NOT_ANSWERED = "Nothing was handed in for this question."
 TOO_LONG = "# This cell was too long and was left out."
@@ -29,6 +32,11 @@ class Submission:
     cells: list[NotebookNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     found: bool = False  # whether there was a notebook that could be read
+
+
+def printable(text: str) -> str:
+    """What somebody wrote, in one line and without what a terminal would act on."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def grade_id(cell: NotebookNode) -> str | None:
@@ -69,9 +77,8 @@ def find(folder: Path, name: str) -> tuple[Path | None, list[str]]:
 
     Of several the one with the right name counts, else the newest.
     """
-    files = sorted(
-        (p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_mtime
-    )
+    here = (p for p in folder.glob("*") if NOTEBOOK.fullmatch(p.name) and p.is_file() and not p.is_symlink())
+    files = sorted(here, key=lambda p: p.stat().st_mtime)
     exact = [p for p in files if p.name == f"{name}.ipynb"]
     if not files:
         return None, ["no notebook was handed in"]

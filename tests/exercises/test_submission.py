@@ -167,6 +167,12 @@ def test_the_notebook_with_the_right_name_counts_or_else_the_newest(tmp_path):
     assert chosen.name == "double.ipynb" and notes == ["2 notebooks were handed in; 'double.ipynb' was graded"]
 
 
+@pytest.mark.parametrize("file", ["double.ipynb.txt", "x.ipynb.json", "double.IPYNB"])
+def test_a_notebook_is_known_by_any_of_its_endings(tmp_path, file):
+    (tmp_path / file).write_text("{}")
+    assert find(tmp_path, "double") == (tmp_path / file, [f"taken from the file {file!r}"])
+
+
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "secret.txt").write_text("{}")
     (tmp_path / "double.ipynb").symlink_to(tmp_path / "secret.txt")
