@@ -27,9 +27,13 @@ from exercises.submission import (
 
 ENDS = 5
 """After so many cells that end the process, a notebook's added cells are run no more."""
+CUT = "\n\n(The rest was left out.)"
 UNCHANGED = "This answer is as it was handed out."
-# Where a browser would act on what somebody has written: tags, links and pictures `](`, addresses of links `]:`.
-LIVE = re.compile(r"(?<=<)(?=[a-zA-Z/!?])|(?<=\])(?=[(:])")
+NOTES, WORDS, ALL_WORDS = 20, 20_000, 200_000
+"""Notes kept of a submission; characters of Markdown kept of a cell, and of all cells together."""
+# Where a browser would act on what somebody has written: tags, links and pictures `](`, addresses of links `]:`, and
+# addresses alone.
+LIVE = re.compile(r"(?<=<)(?=[a-zA-Z/!?])|(?<=\])(?=[(:])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\S)(?=@\w)", re.IGNORECASE)
 
 
 @dataclass
@@ -61,6 +65,8 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, 
         with student_process(seconds=seconds) as student:
             shown = _run(submission.cells, released, student, done.notes)
             verdicts = _test(source, student)
+        done.notes = list(dict.fromkeys(done.notes))
+        done.notes[NOTES:] = [f"and {len(done.notes) - NOTES} more"] if len(done.notes) > NOTES else []
         done.notes += [f"{name} was graded as it stood at its test; a later cell changes it" for name in student.later]
         _write(done, submission.cells, released, shown, verdicts)
         if refuse and taken:
@@ -119,6 +125,7 @@ def _write(
     elsewhere = any(
         cell.cell_type == "markdown" and grade_id(cell) not in stubs and cell.source.strip() for cell in cells
     )
+    words = 0
     for place, cell in enumerate(cells):
         name, about = str(grade_id(cell)), cell.metadata.get("nbgrader", {})
         if is_test(cell):
@@ -134,7 +141,9 @@ def _write(
         if cell.cell_type == "code":
             cell.execution_count = None
         elif name not in stubs or is_answer(cell):
-            cell.source = _harmless(cell.source)
+            kept = min(WORDS, max(0, ALL_WORDS - words))
+            words += len(cell.source)
+            cell.source = _harmless(cell.source[:kept] + (CUT if len(cell.source) > kept else ""))
     about = "".join(f"\n- {note[0].upper()}{note[1:]}." for note in done.notes)
     seen = f"**Seen when this was graded**\n{_harmless(about)}"
     head = [nbformat.v4.new_markdown_cell(seen)] if done.notes else []

@@ -23,7 +23,7 @@ from exercises.submission import LARGEST, NOTEBOOK, printable
 # What a column may be called, in small letters: nbgrader, Canvas's gradebook export, Moodle's list of participants.
 COLUMNS = {
     "id": ("id", "sis login id", "username", "anmeldename", "id number", "id-nummer", "matrikelnummer"),
-    "lms_user_id": ("lms_user_id", "id"),
+    "lms_user_id": ("lms_user_id",),
     "first_name": ("first_name", "first name", "vorname"),
     "last_name": ("last_name", "last name", "surname", "nachname"),
     "name": ("student",),
@@ -63,7 +63,7 @@ def read_class(path: Path) -> list[Student]:
         given = {name.strip().lower(): name for name in rows.fieldnames or []}
         columns = {name: next((given[c] for c in known if c in given), None) for name, known in COLUMNS.items()}
         if "sis login id" in given:  # Canvas's ID is its own number
-            columns["id"] = given["sis login id"]
+            columns |= {"id": given["sis login id"], "lms_user_id": given.get("id")}
         if not columns["id"] and not columns["email"]:
             wanted = "id, SIS Login ID, Username, ID number or Email address"
             raise ValueError(f"{path.name}: expected a column {wanted}, got {', '.join(given.values()) or 'none'}")

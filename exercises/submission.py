@@ -113,7 +113,7 @@ def read(path: Path, released: NotebookNode) -> Submission:
                 done.notes.append(f"the cell {name!r} was edited; the original was used{more}")
                 order.extend(added)
         met.add(str(name))
-    _restore(order, released, met, done.notes)
+    _restore(order, released, met, done.notes if theirs else [])
     done.cells, done.found = order, bool(theirs)
     return done
 

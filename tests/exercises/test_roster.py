@@ -1,6 +1,7 @@
 """Class lists and downloads, as nbgrader, Canvas and Moodle write them."""
 
 import csv
+import shutil
 import zipfile
 
 import pytest
@@ -29,10 +30,19 @@ def listed(tmp_path):
     return write
 
 
-@pytest.fixture
-def book(tmp_path):
-    with open_gradebook(tmp_path) as book:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A gradebook, which takes a slow disk seconds to make."""
+    folder = tmp_path_factory.mktemp("made")
+    with open_gradebook(folder) as book:
         add_class(book, [Student("ada", "Ada", "Lovelace", "", "101"), Student("alan", "Alan", "Turing", "", "102")])
+    return folder / "gradebook.db"
+
+
+@pytest.fixture
+def book(made, tmp_path):
+    shutil.copy(made, tmp_path)
+    with open_gradebook(tmp_path) as book:
         yield book
 
 

@@ -112,15 +112,16 @@ def test_an_answer_keeps_its_kind_of_cell(handed_in):
 )
 def test_a_file_that_is_no_notebook_is_said_to_be_none_and_costs_no_more_than_its_points(handed_in, text):
     done = handed_in(text)
-    assert done.notes[0].startswith("the file could not be read as a notebook")
+    (note,) = done.notes
+    assert note.startswith("the file could not be read as a notebook")
     assert [name for name in names(done) if name] == ["title", "imports", "double_test", "why"]
 
 
 def test_a_byte_order_mark_and_old_versions_are_read(handed_in):
     old = json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=[])))
-    assert handed_in("\ufeff" + json.dumps(old)).notes[0] == "the cell 'title' was missing"
+    assert handed_in("\ufeff" + json.dumps(old)).notes == []
     three = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [], "metadata": {}}]}
-    assert "could not be read" not in handed_in(json.dumps(three)).notes[0]
+    assert handed_in(json.dumps(three)).notes == []
 
 
 def test_another_kernel_is_named_and_ignored(handed_in):
