@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from nbformat import NotebookNode
 
-from exercises.submission import is_answer
+from exercises.submission import is_answer, parsed
 
+MAGIC = ("run_line_magic", "run_cell_magic")  # what IPython makes of %timeit x, x? and %%time: x is code, too
 BOOK = ("attn_core", "attn_book")
 READY = {
     *("scaled_dot_product_attention", "flex_attention", "MultiheadAttention", "multi_head_attention_forward"),
@@ -29,15 +30,27 @@ def borrowed(cells: list[NotebookNode], released: NotebookNode) -> list[str]:
 
 
 def _used(sources: Iterable[str]) -> set[str]:
-    return {name for source in sources for node in ast.walk(_parsed(source)) for name in _names(node)}
+    waiting = list(sources)
+    found: set[str] = set()
+    while waiting:
+        for node in ast.walk(parsed(waiting.pop())):
+            found.update(_names(node))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAGIC:
+                waiting += [
+                    str(part.value)
+                    for part in node.args
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                ]
+    return found
 
 
-def _parsed(source: str) -> ast.Module:
-    """The code without what only IPython understands; nothing where it is no Python."""
-    try:
-        return ast.parse("\n".join(line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
+def _dotted(node: ast.AST) -> str:
+    """The names of ``a.b.c``, however many there are."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id if isinstance(node, ast.Name) else "…", *reversed(names)])
 
 
 def _names(node: ast.AST) -> Iterable[str]:
@@ -54,6 +67,6 @@ def _names(node: ast.AST) -> Iterable[str]:
     elif isinstance(node, ast.Attribute) and node.attr in READY:
         yield node.attr
     elif isinstance(node, ast.Attribute) and node.attr == "answer":
-        yield ast.unparse(node)  # a check's right answer
-    elif isinstance(node, ast.Constant) and str(node.value) in READY | set(BOOK):  # for importlib and getattr
-        yield str(node.value)
+        yield _dotted(node)  # a check's right answer
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in READY | set(BOOK):
+        yield node.value  # for importlib and getattr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import multiprocessing
 import os
 import shutil
@@ -14,11 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import nbformat
 from nbgrader.apps.api import NbGraderAPI
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
 from exercises.gradebook import HERE
+from exercises.grading import grade
+from exercises.judge import SECONDS
+from exercises.sandbox import NoSandboxError, check_sandbox
+from exercises.submission import grade_id, is_answer, is_test, printable, split_hidden
+
+MARKERS = [f"### {end} {kind}" for kind in ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME") for end in ("BEGIN", "END")]
 
 PAGE_SECONDS = 60.0
 """What a page of feedback may take; most take two or three."""
@@ -32,15 +40,21 @@ def assignments(course: Path = HERE) -> list[str]:
     return sorted(path.stem for path in course.glob("source/*/*.ipynb") if path.stem == path.parent.name)
 
 
-def release(course: Path, names: list[str]) -> None:
+def release(course: Path, names: list[str], *, run: bool = False) -> None:
     """Write the students' versions, without solutions, hidden tests and rubrics, and put them into the gradebook.
 
+    With ``run`` the solutions are graded first, and have to earn all points.
+
     Raises:
-        ValueError: there is no such assignment, or nbgrader could not make it; the last release stays.
+        ValueError: there is no such assignment, its markers or tests are wrong, or nbgrader could not make it; the last
+            release stays.
     """
     for name in names:
         if name not in assignments(course):
             raise ValueError(f"assignment: expected one of {', '.join(assignments(course))}, got {name}")
+        check_source(course, name)
+        if run:
+            check_solutions(course, name)
         with _kept_on_failure(course / "release" / name):
             done = _nbgrader(course).generate_assignment(name, force=True, create=True)
             if not done["success"] and any(course.glob(f"autograded/*/{name}")):
@@ -49,6 +63,57 @@ def release(course: Path, names: list[str]) -> None:
                     "Give the changed assignment a new name, or move exercises/gradebook.db away to begin anew"
                 )
             _checked(done)
+
+
+def check_source(course: Path, name: str) -> None:
+    """See that nbgrader will find what it has to remove, and that all code is code.
+
+    Raises:
+        ValueError: it will not, or some is not; the message names the cell.
+    """
+    for cell in nbformat.read(course / "source" / name / f"{name}.ipynb", as_version=4).cells:
+        where = f"{name}, cell {grade_id(cell)}"
+        open_one = ""
+        for line in cell.source.splitlines() if is_answer(cell) or cell.cell_type == "code" else ():
+            text = line.strip()
+            if text in MARKERS:
+                kind = text.split(maxsplit=2)[2]
+                expected = f"### {'END' if open_one else 'BEGIN'} {open_one or kind}"
+                if text != expected:
+                    raise ValueError(f"{where}: expected {expected}, got {text}")
+                open_one = "" if open_one else kind
+            elif text.startswith("#") and difflib.get_close_matches(text.upper(), MARKERS, 1, 0.7):
+                raise ValueError(f"{where}: expected a marker such as {MARKERS[2]}, got {text}")
+        if open_one:
+            raise ValueError(f"{where}: expected ### END {open_one}, got no end")
+        if is_answer(cell) and not any(text.strip() in MARKERS for text in cell.source.splitlines()):
+            raise ValueError(f"{where}: expected ### BEGIN SOLUTION, got no solution")
+        for part in split_hidden(cell.source) if is_test(cell) else ():
+            try:
+                compile(part, "<test>", "exec")
+            except SyntaxError as error:
+                raise ValueError(f"{where}: expected Python, got in a test: {error.text} ({error.msg})") from None
+
+
+def check_solutions(course: Path, name: str) -> None:
+    """Grade the solutions as if a student had handed them in.
+
+    Raises:
+        ValueError: they do not earn all points; the message names the test and says why.
+    """
+    path = course / "source" / name / f"{name}.ipynb"
+    empty = nbformat.read(path, as_version=4)
+    for cell in filter(is_answer, empty.cells):
+        cell.source = ""
+    with tempfile.TemporaryDirectory() as folder:
+        nbformat.write(empty, Path(folder) / path.name)
+        done = grade(path.parent, path, Path(folder) / path.name, SECONDS)
+    for cell in done.notebook.cells if done.notebook else ():
+        if done.points.get(str(grade_id(cell))) == 0 and cell.metadata.nbgrader.points and cell.cell_type == "code":
+            said = " ".join(line for output in cell.outputs for line in output.get("traceback", ()))
+            raise ValueError(f"{name}, cell {grade_id(cell)}: the solution fails: {said}")
+    if done.notebook is None:
+        raise ValueError(f"{name}: the solutions could not be run: {'; '.join(done.notes)}")
 
 
 @contextlib.contextmanager
@@ -74,7 +139,11 @@ def give_feedback(course: Path, names: list[str], *, jobs: int = 1, seconds: flo
     graded = [path for name in names for path in sorted(course.glob(f"autograded/*/{name}")) if path.is_dir()]
     with ThreadPoolExecutor(jobs) as pool:
         said = pool.map(lambda path: _page_apart(course, path.name, path.parent.name, seconds), graded)
-    return [f"{path.name}  {path.parent.name}: {why}" for path, why in zip(graded, said, strict=True) if why]
+    return [
+        f"{path.name}  {printable(path.parent.name)}: {printable(why)}"
+        for path, why in zip(graded, said, strict=True)
+        if why
+    ]
 
 
 def _page_apart(course: Path, name: str, student: str, seconds: float) -> str:
@@ -96,6 +165,7 @@ def _page_apart(course: Path, name: str, student: str, seconds: float) -> str:
 
 
 def _page(pipe: Connection, course: Path, name: str, student: str) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # nbgrader's warnings; what failed is sent
     try:
         done = _nbgrader(course).generate_feedback(name, student, force=True)
         said = str(done.get("error") or done.get("log"))
@@ -124,9 +194,19 @@ def main() -> None:
     names = options.names or assignments(options.course)
     try:
         if options.command == "assignments":
-            release(options.course, names)
+            try:
+                check_sandbox()
+            except NoSandboxError as error:
+                print(f"The solutions are not run: {error}.")
+                release(options.course, names)
+            else:
+                release(options.course, names, run=True)
             print(f"{len(names)} assignments in {options.course / 'release'}")
         else:
+            if odd := set(names) - set(assignments(options.course)):
+                raise ValueError(
+                    f"ASSIGNMENTS: expected some of {', '.join(assignments(options.course))}, got {', '.join(odd)}"
+                )
             failed = give_feedback(options.course, names, jobs=os.cpu_count() or 1)
             pages = sum(1 for name in names for _ in options.course.glob(f"feedback/*/{name}/*.html"))
             print(f"{pages} pages in {options.course / 'feedback'}")

@@ -14,6 +14,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from sqlalchemy.exc import SAWarning
 
 from exercises.grading import Graded
+from exercises.submission import printable
 
 HERE = Path(__file__).resolve().parent
 
@@ -91,6 +92,14 @@ def main() -> None:
     with open_gradebook(course) as book:
         write_csv(book, course / "grades.csv")
         write_canvas(book, course / "grades-canvas.csv")
+        unread = [
+            f"{one.name}  {printable(submission.student_id)}"
+            for one in book.assignments
+            for submission in one.submissions
+            if submission.needs_manual_grade
+        ]
+    if unread:
+        print(f"{len(unread)} submissions have answers that nobody has read:", *unread, sep="\n")
     print(f"{course / 'grades.csv'}\n{course / 'grades-canvas.csv'}")
 
 

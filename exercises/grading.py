@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 from exercises.borrowed import borrowed
 from exercises.judge import Sandbox, Shown, StudentError, StudentObject, run_tests, student_process
+from exercises.sandbox import NoSandboxError
 from exercises.submission import (
     NOT_ANSWERED,
     Submission,
@@ -24,8 +25,15 @@ from exercises.submission import (
     split_hidden,
 )
 
-# Where a browser would act on what somebody has written: tags, links and pictures `](`, addresses of links `]:`.
-LIVE = re.compile(r"(?<=<)(?=[a-zA-Z/!?])|(?<=\])(?=[(:])")
+ENDS = 5
+"""After so many cells that end the process, a notebook's added cells are run no more."""
+CUT = "\n\n(The rest was left out.)"
+UNCHANGED = "This answer is as it was handed out."
+NOTES, WORDS, ALL_WORDS = 20, 20_000, 200_000
+"""Notes kept of a submission; characters of Markdown kept of a cell, and of all cells together."""
+# Where a browser would act on what somebody has written: tags, links and pictures `](`, addresses of links `]:`, and
+# addresses alone.
+LIVE = re.compile(r"(?<=<)(?=[a-zA-Z/!?])|(?<=\])(?=[(:])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\S)(?=@\w)", re.IGNORECASE)
 
 
 @dataclass
@@ -55,28 +63,41 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, 
         taken = borrowed(submission.cells, released)
         done.notes += [f"the code uses {name}, which the assignment does not" for name in taken]
         with student_process(seconds=seconds) as student:
-            shown = _run(submission.cells, student, done.notes)
+            shown = _run(submission.cells, released, student, done.notes)
             verdicts = _test(source, student)
+        done.notes = list(dict.fromkeys(done.notes))
+        done.notes[NOTES:] = [f"and {len(done.notes) - NOTES} more"] if len(done.notes) > NOTES else []
+        done.notes += [f"{name} was graded as it stood at its test; a later cell changes it" for name in student.later]
         _write(done, submission.cells, released, shown, verdicts)
         if refuse and taken:
             done.points = dict.fromkeys(done.points)
-    except (Exception, StudentError) as error:  # one that fails never stops the others
+    except (Exception, NoSandboxError) as error:  # one that fails never stops the others
         return Graded(notes=[*done.notes, f"it could not be graded: {type(error).__name__}: {str(error)[:500]}"])
     return done
 
 
-def _run(cells: list[NotebookNode], student: Sandbox, notes: list[str]) -> dict[int, Shown]:
-    """Run all but the tests, in order; what each cell showed, by its place."""
+def _run(cells: list[NotebookNode], released: NotebookNode, student: Sandbox, notes: list[str]) -> dict[int, Shown]:
+    """Run all but the tests, in order; what each cell showed, by its place.
+
+    An answer that is as it was released is not run: it would undo one that was written elsewhere.
+    """
+    stubs = {grade_id(cell): cell.source for cell in released.cells if is_answer(cell)}
     shown: dict[int, Shown] = {}
+    ended = 0
     for place, cell in enumerate(cells):
-        if cell.cell_type != "code" or is_test(cell):
-            continue
-        try:
-            shown[place] = student.run(cell.source)
-        except StudentError as error:
-            shown[place] = Shown(error=str(error))
-            notes.append(f"{error}, in cell {place + 1}")
-            break
+        if is_test(cell):
+            student.mark(str(grade_id(cell)))
+        elif cell.cell_type == "code" and cell.source.strip() == stubs.get(grade_id(cell), "").strip():
+            shown[place] = Shown(error=UNCHANGED if cell.source.strip() else "")
+        elif cell.cell_type == "code" and (ended < ENDS or grade_id(cell)):
+            try:
+                shown[place] = student.run(cell.source)
+            except StudentError as error:
+                ended += 1
+                shown[place] = Shown(error=str(error))
+                notes.append(f"{error}, in cell {place + 1}; all other cells were run without it")
+    if ended >= ENDS:
+        notes.append(f"after {ENDS} such cells only the assignment's own were run")
     return shown
 
 
@@ -87,7 +108,8 @@ def _test(source: NotebookNode, student: Sandbox) -> dict[str, tuple[str, str]]:
         if cell.cell_type == "code" and not is_answer(cell) and not is_test(cell):
             exec(compile(cell.source, "<assignment>", "exec"), names)  # the course's own code
     names.update({name: StudentObject(student, name) for name in defined_names(source)})
-    return run_tests({str(grade_id(cell)): split_hidden(cell.source) for cell in source.cells if is_test(cell)}, names)
+    tests = {str(grade_id(cell)): split_hidden(cell.source) for cell in source.cells if is_test(cell)}
+    return run_tests(tests, names, student)
 
 
 def _write(
@@ -103,6 +125,7 @@ def _write(
     elsewhere = any(
         cell.cell_type == "markdown" and grade_id(cell) not in stubs and cell.source.strip() for cell in cells
     )
+    words = 0
     for place, cell in enumerate(cells):
         name, about = str(grade_id(cell)), cell.metadata.get("nbgrader", {})
         if is_test(cell):
@@ -118,7 +141,9 @@ def _write(
         if cell.cell_type == "code":
             cell.execution_count = None
         elif name not in stubs or is_answer(cell):
-            cell.source = _harmless(cell.source)
+            kept = min(WORDS, max(0, ALL_WORDS - words))
+            words += len(cell.source)
+            cell.source = _harmless(cell.source[:kept] + (CUT if len(cell.source) > kept else ""))
     about = "".join(f"\n- {note[0].upper()}{note[1:]}." for note in done.notes)
     seen = f"**Seen when this was graded**\n{_harmless(about)}"
     head = [nbformat.v4.new_markdown_cell(seen)] if done.notes else []

@@ -7,6 +7,7 @@ tests, and a patched ``torch.allclose`` is patched in the student's process alon
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
@@ -23,15 +24,16 @@ import torch
 
 from attn_book.check import NotYet
 from exercises import sandbox, wire
+from exercises.sandbox import NoSandboxError
 
 SECONDS = 40.0
 """What a cell may take; a call by a test may take a quarter of that."""
-SLACK = 5.0
-"""What the sandbox may take longer than its own clock says, before it is ended from outside."""
+SLACK, START = 5.0, 120.0
+"""What the sandbox may take longer than its own clock says, before it is ended from outside; and to start."""
 
 
-PRINTED, PICTURE = 20_000, 500_000
-"""Characters kept of what a cell printed, and of a picture."""
+PRINTED, PICTURES, PICTURE = 20_000, 10, 500_000
+"""Characters kept of what a cell printed; pictures kept of it, and characters of a picture."""
 SHOWN = 5_000_000
 """Characters kept of all cells together. All of these are kept here: a student's process can lift limits of its own."""
 BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
@@ -42,12 +44,11 @@ ERRORS: tuple[type[Exception], ...] = (
 """A student's errors that are raised here as what they are; others become a RuntimeError."""
 
 
-STOPS = "It stops with"
-SECRET, SECRET_STOP = "A hidden test fails.", "In a hidden test your function stops with an error."
+SECRET = "A hidden test fails."
 
 
 class StudentError(BaseException):
-    """The student's process cannot answer any more. No Exception, so that no check takes it for a wrong answer."""
+    """The student's process ended before it could answer. No Exception: no check shall take it for a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,18 @@ class Shown:
 
 
 class Sandbox:
-    """A student's process. After it has failed once, every call fails with the same reason."""
+    """A student's process. Where a cell or a call ends it, another takes its place, which has run all other cells."""
 
     def __init__(self, *, seconds: float = SECONDS) -> None:
         self.cell_seconds, self.call_seconds = seconds, seconds / 4
-        self.failed = ""
+        self.test = ""  # the test for which functions are called: they are taken as they stood there
+        self.later: set[str] = set()  # those called that a cell after their test defines anew
+        self._done: list[dict[str, Any]] = []  # what another process would have to do again
+        self._shown = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.failed, self._rest = "", b""
         requests, self._write = os.pipe()
         self._read, answers = os.pipe()
         with tempfile.TemporaryFile() as rules:
@@ -75,11 +83,15 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env={},
             )
         os.close(requests)
         os.close(answers)
-        self._rest, self._shown = b"", 0
-        self._answer(60.0)
+        try:
+            self._answer(START)
+        except StudentError as error:
+            self.close()
+            raise NoSandboxError(f"the sandbox did not start: {error}") from None
 
     def close(self) -> None:
         """End the process, and all that it has started."""
@@ -88,20 +100,29 @@ class Sandbox:
         os.close(self._write)
         os.close(self._read)
 
+    def mark(self, test: str) -> None:
+        """Here the notebook comes to a test."""
+        self._step({"mark": test})
+
+    def _step(self, message: dict[str, Any]) -> dict[str, Any]:
+        said = self._ask(message, self.cell_seconds)
+        self._done.append(message)
+        return said
+
     def run(self, source: str) -> Shown:
         """Run a cell.
 
         Raises:
-            StudentError: the process has ended, or must be ended.
+            StudentError: it has ended the process, or the process must be ended.
         """
-        said = self._ask({"run": source, "seconds": self.cell_seconds}, self.cell_seconds)
+        said = self._step({"run": source, "seconds": self.cell_seconds})
         sent = said.get("pictures")
         pictures = (
             [p for p in sent if isinstance(p, str) and len(p) < PICTURE and BASE64.fullmatch(p)]
             if isinstance(sent, list)
             else []
         )
-        shown = Shown(_text(said.get("printed")), pictures[:10], _text(said.get("error")))
+        shown = Shown(_text(said.get("printed")), pictures[:PICTURES], _text(said.get("error")))
         self._shown += len(shown.printed) + sum(map(len, shown.pictures))
         return shown if self._shown < SHOWN else Shown(error="Left out: this notebook shows more than is kept.")
 
@@ -109,19 +130,21 @@ class Sandbox:
         """Call a function of the student's, an object that it returned, or a method of that.
 
         Raises:
-            StudentError: the process has ended, or must be ended.
+            StudentError: it has ended the process, or the process must be ended.
             Exception: what the student's function raised, where it is a built-in error; else a RuntimeError.
         """
         packed = {"args": wire.pack(args, _number), "kwargs": wire.pack(kwargs, _number)}
-        message = {"what": what, "method": method, **packed, "seconds": self.call_seconds}
+        message = {"what": what, "method": method, "test": self.test, **packed, "seconds": self.call_seconds}
         said = self._ask(message, self.call_seconds)
+        if said.get("later"):
+            self.later.add(str(what))
         if "error" in said:
             raise _error(said)
         self._change(wire.tensors([args, kwargs]), said.get("changed"))
         return wire.unpack(said.get("value"), self._object)
 
-    def _object(self, number: int) -> StudentObject:
-        return StudentObject(self, number)
+    def _object(self, number: int, kind: str) -> StudentObject:
+        return type(kind[:50], (StudentObject,), {})(self, number)  # a message about it names its type
 
     def _change(self, given: list[torch.Tensor], changed: Any) -> None:
         """Write into the test's tensors what the student's function wrote into its copies of them."""
@@ -131,8 +154,18 @@ class Sandbox:
                 given[place].copy_(now)
 
     def _ask(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
-        if self.failed:
-            raise StudentError(self.failed)
+        while self.failed:
+            self.close()
+            self._start()
+            for step in self._done:
+                try:
+                    self._exchange(step, self.cell_seconds)
+                except StudentError:  # it goes on without this one, too
+                    self._done.remove(step)
+                    break
+        return self._exchange(message, seconds)
+
+    def _exchange(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
         try:
             self._send(wire.to_line(message), seconds + SLACK)
         except BrokenPipeError:
@@ -203,45 +236,61 @@ def student_process(*, seconds: float = SECONDS) -> Iterator[Sandbox]:
         student.close()
 
 
-def run_tests(tests: dict[str, tuple[str, str]], names: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def run_tests(
+    tests: dict[str, tuple[str, str]], names: dict[str, Any], student: Sandbox | None = None
+) -> dict[str, tuple[str, str]]:
     """Run test cells, given as their visible and their hidden lines: what each printed, and why it failed ("" if not).
 
     ``names`` are those that the notebook's locked cells have defined, and the stand-ins; each cell gets a copy. All
-    visible lines run before any hidden ones: a function that keeps what hidden ones give it can show it to nobody.
+    visible lines run before any hidden ones: a function that keeps what hidden ones give it can show it to nobody. What
+    is said of a failed hidden test is what its checks said before, of inputs of their own.
     """
     spaces = {cell: dict(names) for cell in tests}
-    verdicts = {}
-    for cell, (visible, _) in tests.items():
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            failed = _failure(visible, spaces[cell])
-        verdicts[cell] = (printed.getvalue(), failed)
-    for cell, (_, hidden) in tests.items():
-        printed_before, failed = verdicts[cell]
+    verdicts, public = {}, {}
+    for cell, (visible, hidden) in tests.items():
+        printed, failed, public[cell] = _tried(cell, visible, spaces[cell], student)
         if not failed:
-            with contextlib.redirect_stdout(io.StringIO()):
-                verdicts[cell] = (printed_before, _failure(hidden, spaces[cell], secret=True))
+            public[cell] = _tried(cell, _checks(hidden), dict(spaces[cell]), student)[2]
+        verdicts[cell] = (printed, failed)
+    for cell, (_, hidden) in tests.items():
+        printed, failed = verdicts[cell]
+        if not failed and _tried(cell, hidden, spaces[cell], student)[1]:
+            verdicts[cell] = (printed, "\n".join(part for part in (SECRET, public[cell]) if part))
     return verdicts
 
 
-def _failure(source: str, names: dict[str, Any], *, secret: bool = False) -> str:
-    try:
-        exec(compile(source, "<test>", "exec"), names)  # the course's own code
-    except StudentError as error:
-        return _text(str(error))
-    except Exception as error:
-        if secret and getattr(error, "tells_values", True):
-            # What the student's function returned or said may be what it was given.
-            return SECRET_STOP if STOPS in str(error) else SECRET
-        return _text(str(error) if isinstance(error, NotYet) else f"{type(error).__name__}: {error}")
-    return ""
+def _checks(hidden: str) -> str:
+    """The checks that hidden lines call, with new inputs in place of theirs, and what they import."""
+    lines: list[ast.AST] = []
+    for node in ast.walk(ast.parse(hidden)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("check."):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "seed"]
+            lines.append(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            lines.append(node)
+    return "\n".join(map(ast.unparse, lines))
+
+
+def _tried(cell: str, source: str, names: dict[str, Any], student: Sandbox | None) -> tuple[str, str, str]:
+    """Run lines of a test: what they printed, why they failed, and that once more if a check or the process says it."""
+    if student:
+        student.test = cell
+    printed, failed, told = io.StringIO(), "", ""
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(compile(source, "<test>", "exec"), names)  # the course's own code
+        except (NotYet, StudentError) as error:
+            failed = told = _text(str(error))
+        except Exception as error:
+            failed = _text(f"{type(error).__name__}: {error}")
+    return printed.getvalue(), failed, told
 
 
 def _error(said: dict[str, Any]) -> Exception:
     """The student's error, of its own kind if that is a common one."""
-    name, text = str(said["error"]), str(said.get("said", ""))
+    name, text, line = (str(said.get(part) or "")[:500] for part in ("error", "said", "line"))
     error = next((kind(text) for kind in ERRORS if kind.__name__ == name), RuntimeError(f"{name}: {text}"))
-    error.add_note(f"In the line: {said['line']}" if said.get("line") else "A test called it.")
+    error.add_note(f"In the line: {line}" if line else "A test called it.")
     return error
 
 

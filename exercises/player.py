@@ -19,11 +19,11 @@ from torch import isclose  # by itself: what a notebook does to torch must not d
 from wire import from_line, pack, tensors, to_line, unpack
 
 PRINTED = 20_000  # characters of output kept from a cell
-PICTURE = 500_000
+PICTURES, PICTURE = 10, 500_000
 
 
-class TooLongError(Exception):
-    """A cell or a call took longer than it may."""
+class TooLongError(BaseException):
+    """A cell or a call took longer than it may. No Exception, so that no retry catches it."""
 
 
 def confine(memory: int, processes: int, user: int) -> None:
@@ -37,13 +37,13 @@ def confine(memory: int, processes: int, user: int) -> None:
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """Do some work; raise TooLongError in the midst of it when the time is over."""
+    """Do some work; raise TooLongError in the midst of it when the time is over, and again if that was caught."""
 
     def stop(*_: Any) -> None:
         raise TooLongError(f"it took longer than {seconds:g} s")
 
     signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         return work()
     finally:
@@ -61,6 +61,8 @@ class Player:
         self.shell.enable_gui = lambda *_, **__: None  # type: ignore[method-assign]
         self.shell.showtraceback = lambda *_, **__: None  # type: ignore[method-assign]  # run says what was raised
         self.objects: list[Any] = []
+        self.stood: dict[str, dict[str, Any]] = {}  # the notebook's names at each test; at "" at its end
+        self.shown: dict[str, Any] = {}  # those of them that it has now
 
     def keep(self, value: Any) -> int:
         """The number by which the grader may ask for an object again."""
@@ -73,7 +75,7 @@ class Player:
 
         with capture_output() as shown:
             result = within(seconds, lambda: self.shell.run_cell(source))
-        pictures = [out.data["image/png"] for out in shown.outputs if "image/png" in (out.data or {})]
+        pictures = [out.data["image/png"] for out in shown.outputs if "image/png" in (out.data or {})][:PICTURES]
         texts = [str(out.data["text/plain"]) for out in shown.outputs if "text/plain" in (out.data or {})]
         error = result.error_before_exec or result.error_in_exec
         return {
@@ -82,21 +84,41 @@ class Player:
             "error": f"{type(error).__name__}: {error}"[:500] if error else "",
         }
 
+    def mark(self, test: str) -> dict[str, Any]:
+        """Remember the notebook's names as they stand at a test."""
+        self.stood[test] = dict(self.shell.user_ns)
+        return {}
+
+    def _look(self, test: str, what: str | int) -> bool:
+        """Give the notebook the names that it had at a test, or, if ``what`` was not defined there, at its end; whether
+        the two differ in ``what``."""
+        last = self.stood.setdefault("", dict(self.shell.user_ns))
+        then = self.stood.get(test, last)
+        names = last if isinstance(what, str) and what not in then else then
+        if names is not self.shown:
+            self.shown = names
+            self.shell.user_ns.clear()
+            self.shell.user_ns.update(names)
+        return isinstance(what, str) and names.get(what) is not last.get(what)
+
     def call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Call a name or an object, or one of its methods; give what it returned, and which tensors it changed."""
         what: str | int = message["what"]
+        later = self._look(message["test"], what)
         if isinstance(what, str) and what not in self.shell.user_ns:
             return {"error": "NameError", "said": f"the notebook defines no {what}"}
         try:
             target = self.shell.user_ns[what] if isinstance(what, str) else self.objects[what]
             target = getattr(target, message["method"]) if message["method"] else target
-            args, kwargs = (unpack(message[part], self.objects.__getitem__) for part in ("args", "kwargs"))
+            args, kwargs = (
+                unpack(message[part], lambda number, _: self.objects[number]) for part in ("args", "kwargs")
+            )
             before = [tensor.clone() for tensor in tensors([args, kwargs])]
             value = within(message["seconds"], lambda: target(*args, **kwargs))
             after = zip(before, tensors([args, kwargs]), strict=False)
             changed = {i: pack(now, self.keep) for i, (then, now) in enumerate(after) if not _same(then, now)}
-            return {"value": pack(value, self.keep), "changed": list(changed.items())}
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            return {"value": pack(value, self.keep), "changed": list(changed.items()), "later": later}
+        except BaseException as error:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.line or "" for frame in frames if "ipython-input" in frame.filename]
             return {"error": type(error).__name__, "said": str(error)[:500], "line": (lines or [""])[-1][:200]}
@@ -122,7 +144,10 @@ def serve(requests: int, answers: int, memory: int, processes: int, user: int) -
         told.flush()
         for line in asked:
             message = from_line(line)
-            answer = player.run(message["run"], message["seconds"]) if "run" in message else player.call(message)
+            if "run" in message:
+                answer = player.run(message["run"], message["seconds"])
+            else:
+                answer = player.mark(message["mark"]) if "mark" in message else player.call(message)
             told.write(to_line(answer))
             told.flush()
 

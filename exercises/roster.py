@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
+import os
 import re
 import sys
+import unicodedata
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -15,19 +18,21 @@ from nbgrader.api import Gradebook
 
 from exercises.course import assignments
 from exercises.gradebook import HERE, open_gradebook
-from exercises.submission import LARGEST
+from exercises.submission import LARGEST, NOTEBOOK, printable
 
-# What a column may be called: nbgrader, Canvas's gradebook export, Moodle's list of participants.
+# What a column may be called, in small letters: nbgrader, Canvas's gradebook export, Moodle's list of participants.
 COLUMNS = {
-    "id": ("id", "SIS Login ID", "Username", "ID number"),
-    "lms_user_id": ("lms_user_id", "ID"),
-    "first_name": ("first_name", "First name"),
-    "last_name": ("last_name", "Last name", "Surname"),
-    "name": ("Student",),
-    "email": ("email", "Email address"),
+    "id": ("id", "sis login id", "username", "anmeldename", "id number", "id-nummer", "matrikelnummer"),
+    "lms_user_id": ("lms_user_id",),
+    "first_name": ("first_name", "first name", "vorname"),
+    "last_name": ("last_name", "last name", "surname", "nachname"),
+    "name": ("student",),
+    "email": ("email", "email address", "e-mail", "e-mail-adresse"),
 }
-CANVAS = re.compile(r"[^_/]+(?:_LATE)?_(?P<user>\d+)_(?P<number>\d{1,18})_(?P<file>.+\.ipynb)")
-MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<number>\d{1,18})_assignsubmission_file_?/?(?P<file>.*\.ipynb)")
+# Canvas writes a name or a group's name, the person's number, the file's number and the file's own name.
+CANVAS = re.compile(r"[^/]+?_(?P<numbers>\d{1,18}(?:_\d{1,18})+)_(?P<file>[^/]+)")
+MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<number>\d{1,18})_assignsubmission_file_?/?(?P<file>.*)")
+SYSTEM = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|Thumbs\.db$)")
 STUDENT_ID = re.compile(r"[\w.@+-]{1,100}")
 
 
@@ -43,30 +48,53 @@ class Student:
 
 
 def read_class(path: Path) -> list[Student]:
-    """Read a class list: nbgrader's columns, Canvas's or Moodle's.
+    """Read a class list: nbgrader's columns, Canvas's or Moodle's, as any spreadsheet saves them as CSV.
 
     Raises:
-        ValueError: a column is missing, or a line has no usable id; the message names the line. Nothing is imported.
+        ValueError: it is no CSV, a column is missing, or a line has no usable id; the message names the line. Nothing
+            is imported.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.DictReader(file)
-        given = rows.fieldnames or []
-        columns = {name: next((c for c in known if c in given), None) for name, known in COLUMNS.items()}
-        if columns["id"] is None:
-            raise ValueError(
-                f"{path.name}: expected a column {' or '.join(COLUMNS['id'])}, got {', '.join(given) or 'none'}"
-            )
+    text = _text(path)
+    first = text.split("\n", 1)[0]
+    if first.startswith("sep="):  # Excel's own first line
+        text = text.removeprefix(first).lstrip()
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=text.split("\n", 1)[0].count))
+    try:
+        given = {name.strip().lower(): name for name in rows.fieldnames or []}
+        columns = {name: next((given[c] for c in known if c in given), None) for name, known in COLUMNS.items()}
+        if "sis login id" in given:  # Canvas's ID is its own number
+            columns |= {"id": given["sis login id"], "lms_user_id": given.get("id")}
+        if not columns["id"] and not columns["email"]:
+            wanted = "id, SIS Login ID, Username, ID number or Email address"
+            raise ValueError(f"{path.name}: expected a column {wanted}, got {', '.join(given.values()) or 'none'}")
         found = [_student(row, columns, f"{path.name}, line {rows.line_num}") for row in rows if _is_student(row)]
+    except csv.Error as error:
+        raise ValueError(f"{path.name}, line {rows.line_num}: expected a table as CSV: {error}") from None
     twice = {one.id for one in found if sum(other.id == one.id for other in found) > 1}
     if twice:
         raise ValueError(f"{path.name}: expected each id once, got {', '.join(sorted(twice))} more than once")
     return found
 
 
+def _text(path: Path) -> str:
+    """A file's text, in one of the encodings in which spreadsheets save it."""
+    data = path.read_bytes()
+    if data.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
+        raise ValueError(f"{path.name}: expected a table as CSV, got a workbook; save it as CSV")
+    wide = "utf-16-le" if data[1:2] == b"\0" else "utf-16"
+    for encoding in (wide,) if b"\0" in data[:4] or data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252"):
+        try:
+            return data.decode(encoding).lstrip("\ufeff").replace("\r\n", "\n")
+        except UnicodeDecodeError:
+            continue
+    raise ValueError(f"{path.name}: expected text as UTF-8, UTF-16 or Windows-1252, got none of them; save it as UTF-8")
+
+
 def _is_student(row: dict[str, str | None]) -> bool:
     """Whether a line is about a person: Canvas adds lines about points and posting, and one for trying things out."""
     name = (row.get("Student") or "").strip() if "Student" in row else "a student"
-    return any((value or "").strip() for value in row.values()) and name not in ("", "Points Possible", "Student, Test")
+    said = (value for value in row.values() if isinstance(value, str))  # a line that is too long has a list
+    return any(value.strip() for value in said) and name not in ("", "Points Possible", "Student, Test")
 
 
 def _student(row: dict[str, str | None], columns: dict[str, str | None], where: str) -> Student:
@@ -74,6 +102,7 @@ def _student(row: dict[str, str | None], columns: dict[str, str | None], where: 
     last, _, first = about.pop("name").partition(", ")
     about["last_name"] = about["last_name"] or last
     about["first_name"] = about["first_name"] or first
+    about["id"] = about["id"] or about["email"]
     if not STUDENT_ID.fullmatch(about["id"]) or about["id"].startswith("."):
         raise ValueError(f"{where}: expected an id of at most 100 letters, digits and . @ + - _, got {about['id']!r}")
     return Student(**about)
@@ -99,27 +128,32 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
         zipfile.ZipFile(download).close()
     except (zipfile.BadZipFile, UnicodeDecodeError) as error:  # none at all, cut short, its directory is damaged
         raise ValueError(f"download: expected a zip archive, got {download.name}: {error}") from None
-    by_number = {str(one.lms_user_id): [one.id] for one in book.students if one.lms_user_id}
-    by_name: dict[str, list[str]] = {}
-    for one in book.students:
-        by_name.setdefault(f"{one.first_name} {one.last_name}".strip(), []).append(one.id)
+    known = _owners(book)
     found: dict[str, dict[str, bytes]] = {}
     notes = []
     with zipfile.ZipFile(download) as archive:
-        for member in sorted(archive.infolist(), key=lambda member: _upload(member.filename, assignment)[1:]):
-            if member.is_dir():
+        members = {one.filename: one for one in archive.infolist() if not one.is_dir()}
+        members = {name: one for name, one in members.items() if not SYSTEM.search(name)}
+        top = os.path.commonprefix([name.split("/")[0] + "/" for name in members])
+        inside = {name: name.removeprefix(top) for name in members}  # unpacked and packed again, in one folder
+        if not top.endswith("/") or MOODLE.fullmatch(top) or not all(inside.values()):
+            inside = {name: name for name in members}
+        uploads = {name: _upload(inside[name], assignment, known) for name in members}
+        for name in sorted(members, key=lambda name: uploads[name][1:]):
+            owners = uploads[name][0]
+            if not NOTEBOOK.fullmatch(name):
+                notes.append(f"{name}: left out, not a notebook")
                 continue
-            whose = _upload(member.filename, assignment)[0]
-            owners = by_number.get(whose) or by_name.get(whose) or []
             if len(owners) != 1:
                 why = f"could be from {' or '.join(owners)}" if owners else "belongs to nobody in the class list"
-                notes.append(f"{member.filename}: left out, {why}")
+                notes.append(f"{name}: left out, {why}")
                 continue
             try:
-                found.setdefault(owners[0], {})[member.filename] = _read(archive, member)
+                found.setdefault(owners[0], {})[name] = _read(archive, members[name])
             except (ValueError, RuntimeError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
                 # too large, encrypted, damaged in one way or another
-                notes.append(f"{member.filename}: left out, {error}")
+                notes.append(f"{name}: left out, {error}")
+    found = {student: files for student, files in found.items() if files}
     for student, files in found.items():
         (*others, (name, data)) = files.items()
         if others:
@@ -132,14 +166,33 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
     return sorted(found), notes
 
 
-def _upload(name: str, assignment: str) -> tuple[str, bool, int]:
-    """Whose upload a file of an archive is (Moodle's name of the person, Canvas's number), whether the student named it
-    after the assignment, and its number: the later, the greater. A file's own name never says whose it is."""
+def _owners(book: Gradebook) -> dict[str, list[str]]:
+    """The ids of those whom a platform may call so: Canvas by a number, Moodle by the names in either order."""
+    known: dict[str, list[str]] = {}
+    for one in book.students:
+        first, last = one.first_name or "", one.last_name or ""
+        for name in {str(one.lms_user_id or ""), _name(f"{first} {last}"), _name(f"{last} {first}")} - {""}:
+            known.setdefault(name, []).append(one.id)
+    return known
+
+
+def _name(name: str) -> str:
+    """A name in one form: composed letters, single spaces."""
+    return " ".join(unicodedata.normalize("NFC", name).replace("_", " ").replace(",", " ").split())
+
+
+def _upload(name: str, assignment: str, known: dict[str, list[str]]) -> tuple[list[str], bool, int]:
+    """Whose upload a file of an archive may be, whether the student named it after the assignment, and its number: the
+    later, the greater. A file's own name never says whose it is."""
     if found := MOODLE.fullmatch(name):
-        return found["name"], assignment in found["file"], int(found["number"])
+        parts = _name(found["name"]).split("-")  # a group's name and a hyphen may come before
+        owners = next((o for i in range(len(parts)) if (o := known.get("-".join(parts[i:]).strip()))), [])
+        return owners, assignment in found["file"], int(found["number"])
     if found := CANVAS.fullmatch(name):
-        return found["user"], assignment in found["file"], int(found["number"])
-    return "", False, 0
+        numbers = found["numbers"].split("_")  # a group's name may end in a number
+        at = 1 if len(numbers) > 2 and numbers[0] not in known and numbers[1] in known else 0
+        return known.get(numbers[at], []), assignment in name, int(numbers[at + 1])
+    return [], False, 0
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -165,6 +218,8 @@ def main() -> None:
     try:
         with open_gradebook(options.course) as book:
             if options.command == "students":
+                if not options.list.is_file():
+                    raise ValueError(f"CLASS: expected a class list, as CLASS=class.csv, got {str(options.list)!r}")
                 found = read_class(options.list)
                 add_class(book, found)
                 print(f"{len(found)} students.")
@@ -172,10 +227,16 @@ def main() -> None:
             known = assignments(options.course)
             if options.assignment not in known:
                 raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
+            if not options.download.is_file():
+                raise ValueError(
+                    f"DOWNLOAD: expected an archive, as DOWNLOAD=submissions.zip, got {str(options.download)!r}"
+                )
             done, notes = collect(book, options.download, options.assignment, options.course / "submitted")
-        print(f"{len(done)} collected.", *notes, sep="\n")
+        print(f"{len(done)} collected.", *map(printable, notes), sep="\n")
+        if not done:
+            raise ValueError(f"{options.download.name}: nothing was collected")
     except (OSError, ValueError) as error:
-        sys.exit(f"make: {error}")
+        sys.exit(f"make: {printable(str(error))}")
 
 
 if __name__ == "__main__":

@@ -5,17 +5,24 @@ from __future__ import annotations
 
 import ast
 import copy
+import json
+import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
-from nbformat.warnings import DuplicateCellId
 
-LARGEST = 20 * 2**20
+LARGEST, CELLS, CELL = 20 * 2**20, 1_000, 100_000
+"""Bytes of a notebook, cells in it, and characters of a cell."""
+NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE | re.DOTALL)
+"""A notebook's file, as browsers and mail programs name it, too."""
 HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 NOT_ANSWERED = "Nothing was handed in for this question."
+TOO_LONG = "# This cell was too long and was left out."
 
 
 @dataclass
@@ -25,6 +32,11 @@ class Submission:
     cells: list[NotebookNode] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     found: bool = False  # whether there was a notebook that could be read
+
+
+def printable(text: str) -> str:
+    """What somebody wrote, in one line and without what a terminal would act on."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def grade_id(cell: NotebookNode) -> str | None:
@@ -65,9 +77,8 @@ def find(folder: Path, name: str) -> tuple[Path | None, list[str]]:
 
     Of several the one with the right name counts, else the newest.
     """
-    files = sorted(
-        (p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_mtime
-    )
+    here = (p for p in folder.glob("*") if NOTEBOOK.fullmatch(p.name) and p.is_file() and not p.is_symlink())
+    files = sorted(here, key=lambda p: p.stat().st_mtime)
     exact = [p for p in files if p.name == f"{name}.ipynb"]
     if not files:
         return None, ["no notebook was handed in"]
@@ -96,10 +107,13 @@ def read(path: Path, released: NotebookNode) -> Submission:
                 done.notes.append(f"the cell {name!r} came more than once; all of it was run, in its order")
         elif name not in met:
             order.append(copy.deepcopy(original))
-            if cell.get("source") != original.source:
-                done.notes.append(f"the cell {name!r} was edited; the original was used")
+            if cell.source != original.source:
+                added = _added(cell, original)
+                more = ", and then what was added to it" if added else ""
+                done.notes.append(f"the cell {name!r} was edited; the original was used{more}")
+                order.extend(added)
         met.add(str(name))
-    _restore(order, released, met, done.notes)
+    _restore(order, released, met, done.notes if theirs else [])
     done.cells, done.found = order, bool(theirs)
     return done
 
@@ -109,26 +123,71 @@ def _cells(path: Path, notes: list[str]) -> list[NotebookNode]:
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST // 2**20} MiB")
-        with warnings.catch_warnings():  # that two cells have the same id, and that it gave one of them another
-            warnings.simplefilter("ignore", DuplicateCellId)
-            notebook = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
-        cells = [cell for cell in notebook.cells if cell.cell_type in ("code", "markdown")]
-        assert all(isinstance(cell.source, str) and isinstance(cell.metadata, dict) for cell in cells)
-        for cell in cells:  # JSON can hold halves of characters, which no file can
-            cell.source = cell.source.encode("utf-8", "replace").decode()
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        about = content.get("metadata")
+        if content.get("nbformat", 4) < 4:
+            content = nbformat.convert(nbformat.from_dict(content), 4)
+        cells = [_cell(cell) for cell in content["cells"] if isinstance(cell, dict)]
+        cells = [cell for cell in cells if cell.cell_type in ("code", "markdown")]
+        if content["cells"] and not cells:
+            raise ValueError("none of its cells can be read")
+        if len(cells) > CELLS:
+            raise ValueError(f"it has more than {CELLS:,} cells")
+        for place, cell in enumerate(cells):  # before anything parses them
+            if len(cell.source) > CELL:
+                notes.append(f"cell {place + 1} holds more than {CELL:,} characters and was left out")
+                cell.source = TOO_LONG
     except Exception as error:  # a file that came from outside may be wrong in any way
-        notes.append(f"the file could not be read as a notebook: {type(error).__name__}: {str(error)[:200]}")
+        why = error.strerror if isinstance(error, OSError) else str(error)[:200]  # not where the file lies here
+        notes.append(f"the file could not be read as a notebook: {type(error).__name__}: {why}")
         return []
-    kernel = notebook.metadata.get("kernelspec", {})
+    kernel = about.get("kernelspec") if isinstance(about, dict) else None
     if isinstance(kernel, dict) and kernel.get("language", "python") not in ("python", None):
         notes.append(f"the notebook asked for the kernel {kernel.get('name')!r}; it was run as Python")
     return cells
+
+
+def _cell(found: dict[str, Any]) -> NotebookNode:
+    """A cell, whatever it holds beside or in place of its text."""
+    text = found.get("source")
+    text = "".join(map(str, text)) if isinstance(text, list) else str(text or "")
+    about = found.get("metadata")
+    cell = nbformat.v4.new_code_cell(metadata=nbformat.from_dict(about) if isinstance(about, dict) else {})
+    cell.cell_type = str(found.get("cell_type"))
+    cell.source = text.encode("utf-8", "replace").decode()  # JSON can hold halves of characters, which no file can
+    return cell
 
 
 def _plain(cell: NotebookNode) -> NotebookNode:
     """A cell that the student has added."""
     make = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
     return make(cell.source)
+
+
+def _added(cell: NotebookNode, original: NotebookNode) -> list[NotebookNode]:
+    """What a student has added to one of our cells: new statements, as a cell of their own; of a test, new imports."""
+    if cell.cell_type != "code" or original.cell_type != "code":
+        return []
+    kinds = (ast.Import, ast.ImportFrom) if is_test(original) else ast.stmt
+    ours = {ast.dump(node) for node in parsed(original.source).body}
+    try:
+        found = [node for node in parsed(cell.source).body if isinstance(node, kinds) and ast.dump(node) not in ours]
+        return [nbformat.v4.new_code_cell("\n".join(map(ast.unparse, found)))] if found else []
+    except RecursionError:
+        return []  # it is edited beyond what anyone means
+
+
+def parsed(source: str) -> ast.Module:
+    """A cell's code, with what IPython alone understands turned into the calls that it stands for; nothing where it is
+    no code at all."""
+    for change in (str, TransformerManager().transform_cell):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a student's odd literals
+                return ast.parse(change(source))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return ast.Module([], [])
 
 
 def _answer(cell: NotebookNode, original: NotebookNode) -> NotebookNode:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy
 import torch
 
-LARGEST = 64 * 2**20
-"""The largest message, in bytes."""
+LARGEST, VALUES, TEXT = 16 * 2**20, 100_000, 20_000
+"""A message's most bytes and values, and the characters of a string in it: the grader works through all of them."""
 
 _KINDS = (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64)
+KINDS = {"ndarray": "numpy array"}
 _DTYPES = {str(dtype): dtype for dtype in _KINDS}
 
 
@@ -34,15 +35,18 @@ def pack(value: Any, keep: Callable[[Any], int]) -> Any:
         return {"list": [pack(item, keep) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[pack(key, keep), pack(item, keep)] for key, item in value.items()]}
-    return {"object": keep(value)}
+    kind = f"{str(value.dtype)[6:]} tensor" if isinstance(value, torch.Tensor) else type(value).__name__
+    return {"object": [keep(value), KINDS.get(kind, kind)]}
 
 
-def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
-    """Turn it back; ``find`` gives what stands for an object's number.
+def unpack(packed: Any, find: Callable[[int, str], Any]) -> Any:
+    """Turn it back; ``find`` gives what stands for an object of that number and kind.
 
     Raises:
         ValueError: it is nothing that ``pack`` gives.
     """
+    if isinstance(packed, str) and len(packed) > TEXT:
+        raise ValueError(f"packed: expected strings of at most {TEXT:,} characters, got one of {len(packed):,}")
     if packed is None or isinstance(packed, bool | int | float | str):
         return packed
     match packed:
@@ -54,8 +58,8 @@ def unpack(packed: Any, find: Callable[[int], Any]) -> Any:
             return [unpack(item, find) for item in items]
         case {"dict": list(pairs)}:
             return {unpack(key, find): unpack(item, find) for key, item in pairs}
-        case {"object": int(number)}:
-            return find(number)
+        case {"object": [int(number), str(kind)]}:
+            return find(number, kind)
     raise ValueError("packed: expected what pack gives, got something else")
 
 
@@ -85,6 +89,8 @@ def from_line(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the line is no message.
     """
+    if line.count(b",") + line.count(b"[") > VALUES:
+        raise ValueError(f"line: expected a message of at most {VALUES:,} values")
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -20,12 +20,7 @@ _OURS = str(Path(__file__).resolve().parents[1])
 
 
 class NotYet(AssertionError):  # noqa: N818 (what it says to the reader)
-    """What a check says about a wrong answer; a notebook shows the message without a traceback through our code.
-
-    ``tells_values`` says whether the message may quote what the answer returned or raised.
-    """
-
-    tells_values = True
+    """What a check says about a wrong answer; a notebook shows the message without a traceback through our code."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -178,9 +173,7 @@ class Check:
             body = difference(outcomes[first].value, expected[first], self.close) or ""
             if len(cases) > 1:
                 tail = f"Right on {len(cases) - len(wrong)} of {count(len(cases), 'input')}. {tail}"
-        error = NotYet("\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part))
-        error.tells_values = not (outcomes[first].changed or known)
-        return error
+        return NotYet("\n".join(textwrap.fill(part.strip(), 88) for part in (head, body, tail) if part))
 
     def _recognise(self, cases: list[Case], outcomes: list[_Outcome], wrong: list[int]) -> Misconception | None:
         """The first known mistake that gives the same results as the answer.

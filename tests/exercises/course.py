@@ -13,6 +13,44 @@ ROOT = Path(__file__).parents[2]
 KIT = ROOT / "exercises"
 ASSIGNMENTS = assignments()
 
+# A cell that reads all that it can reach, and prints it, with the places in which a word stands (given backwards).
+SPY = """
+import ctypes, os, sys, traceback
+word = {!r}[::-1].encode()
+found = {{"environment": str(dict(os.environ)), "machine": str(os.uname()), "path": str(sys.argv + sys.path)}}
+found["folder"] = os.getcwd()
+log = ctypes.create_string_buffer(2**20)
+ctypes.CDLL(None).klogctl(3, log, 2**20)
+found["kernel"] = log.value
+try:
+    import torch
+    torch.ones(2) @ torch.ones(3)
+except RuntimeError:
+    found["traceback"] = traceback.format_exc()
+for top, folders, files in os.walk("/", followlinks=False):
+    if top == "/":
+        folders[:] = [one for one in folders if one not in ("usr", "lib", "lib64", "bin", "python", "site")]
+    for name in (*folders, *files):
+        place = os.path.join(top, name)
+        try:
+            found[place] = os.readlink(place) if os.path.islink(place) else ""
+            found[place] = found[place] or (open(place, "rb").read(10**6) if os.path.isfile(place) else "")
+        except OSError as error:
+            found[place] = str(error)
+for number in range(256):
+    try:
+        os.set_blocking(number, False)
+        found[f"descriptor {{number}}"] = str(os.fstat(number)) + str(os.path.realpath(f"/dev/fd/{{number}}"))
+    except OSError:
+        pass
+    else:
+        os.set_blocking(number, True)
+texts = {{place: text if isinstance(text, bytes) else text.encode() for place, text in found.items()}}
+print("FOUND", [place for place, text in texts.items() if word in text])
+for place, text in texts.items():
+    print(place, text[:300])
+"""
+
 
 def make_course(folder, names):
     """A copy of the course with some of its assignments, released as `make -C exercises assignments` does."""

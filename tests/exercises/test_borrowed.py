@@ -26,6 +26,11 @@ def found(code):
         ("getattr(F, 'scaled_dot_product_attention')", ["scaled_dot_product_attention"]),
         ("from attn_book import check\ncheck.attention.usual(f)\nx = 'attention'", []),
         ("def broken(:", []),
+        ("torch.nn.functional.scaled_dot_product_attention?", ["scaled_dot_product_attention"]),
+        ("%timeit loss.backward()", ["backward"]),
+        ("%%time\n%%capture\nloss.backward()", ["backward"]),
+        ("x = 0x" + "f" * 20_000 + "\na" + ".b" * 900 + ".c", []),
+        ("-" * 90_000 + "1", []),
     ],
 )
 def test_ready_made_names_are_found(code, names):

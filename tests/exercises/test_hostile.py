@@ -1,5 +1,7 @@
 """Submissions that fail, cheat or attack: what each earns, what is reported, and that all others are graded."""
 
+import json
+
 import nbformat
 import pytest
 
@@ -12,6 +14,11 @@ LOOP = "import time\nwhile True:\n    time.sleep(1)"  # which takes no time from
 # What a student adds to a right notebook. The points stay: what was right is right.
 HARMLESS = {
     "endless loop in a cell of its own": LOOP,
+    "endless loop that tries again": LOOP.replace(
+        "    time", "    try:\n        time.sleep(1)\n    except Exception:\n        time"
+    ),
+    "a very deep expression": "-" * 90_000 + "1",
+    "restarts and exits": "exit()",
     "50 GB": "import torch\nx = torch.empty(50 * 2**30, dtype=torch.uint8)",
     "patched torch.allclose": "import torch\ntorch.allclose = lambda *_, **__: True",
     "patched check": "from attn_book import check\ncheck.softmax_with_mask = lambda *_, **__: None",
@@ -21,9 +28,15 @@ HARMLESS = {
     "deletes what it finds": "import shutil\nshutil.rmtree('/', ignore_errors=True)",
     "prints what it can see of tests": "import sys\nprint([k for k in sys.modules if 'exercises' in k], In)",
 }
-# What a student hands in instead of an answer, and what is said in the notes.
+# What ends the process, and what is said in the notes. All else is as if that cell were not there.
 FATAL = {
     "os._exit": ("import os\nos._exit(0)", "ended by itself"),
+    "Colab's restart": ("import os\nos.kill(os.getpid(), 9)", "ended by itself"),
+    "a crash": ("import ctypes\nctypes.string_at(0)", "ended by itself"),
+    "runs out of stack": (
+        "class A:\n    __repr__ = lambda self: repr(self)\nimport sys\nsys.setrecursionlimit(10**6)\nA()",
+        "ended by itself",
+    ),
     "ignores the clock": (f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}", "did not answer"),
 }
 
@@ -44,7 +57,28 @@ def graded(course):
     for who, code in HARMLESS.items():
         hand_in(course, who, NAME, with_cell(right, code))
     for who, (code, _) in FATAL.items():
-        hand_in(course, who, NAME, with_cell(right, code))
+        hand_in(course, who, NAME, with_cell(right, code, after="attention"))
+    hand_in(course, "too long a cell", NAME, with_cell(right, "0," * 3_000_000))
+    long = f"def {name}(*args):\n    return 'a b ' * 10**7"
+    hand_in(course, "too long a string", NAME, answered(course, NAME, {**solutions(course, NAME), name: long}))
+    answers = solutions(course, NAME)
+    stub = cell_named(answered(course, NAME, {}), name).source
+    hand_in(
+        course, "above", NAME, with_cell(answered(course, NAME, {**answers, name: stub}), answers[name], after="code-2")
+    )
+    hand_in(course, "below", NAME, with_cell(answered(course, NAME, {**answers, name: stub}), answers[name]))
+    hand_in(course, "later", NAME, with_cell(right, f"math = None\n{wrong.format(name, 'None')}"))
+    uses = answers[name].replace("    scores =", "    assert np.pi > 3 + more\n    scores =")
+    added = answered(course, NAME, {**answers, name: uses})
+    cell_named(added, "code-2").source += "\nimport numpy as np\nmore = 0.0"
+    hand_in(course, "more imports", NAME, added)
+    null = json.loads(json.dumps(right)) | {"metadata": None}
+    null["cells"] += [{"cell_type": "code", "metadata": None, "source": None}, None, {}]
+    hand_in(course, "null", NAME, json.dumps(null))
+    edge = answers[name].replace(
+        "    scores =", "    import os\n    (~mask.any(-1)).any() and os._exit(1)\n    scores ="
+    )
+    hand_in(course, "crashes in a hidden test", NAME, answered(course, NAME, {**answers, name: edge}))
     hand_in(course, "copy", NAME, right, file=f"Copy of {NAME}.ipynb")
     hand_in(course, "broken", NAME, nbformat.writes(right)[:-200])
     hand_in(course, "no file", NAME, "?", file="essay.txt")
@@ -110,21 +144,31 @@ def test_what_does_no_harm_costs_no_points(graded, most, who):
 
 
 @pytest.mark.parametrize("who", FATAL)
-def test_a_notebook_that_ends_its_process_earns_nothing_and_is_told_why(graded, who):
-    assert points(graded[who]) == 0
+def test_a_cell_that_ends_the_process_costs_nothing_and_is_told(graded, most, who):
+    assert points(graded[who]) == most
     assert any(FATAL[who][1] in note for note in graded[who].notes)
 
 
-@pytest.mark.parametrize("who", ["copy", "deleted tests", "duplicated cells", "wrong kernel"])
+@pytest.mark.parametrize("who", ["too long a cell", "copy", "deleted tests", "duplicated cells", "wrong kernel"])
 def test_what_was_done_to_the_file_costs_no_points_and_is_told(graded, most, who):
     assert points(graded[who]) == most
     told = {
+        "too long a cell": "holds more than 100,000 characters",
         "copy": "taken from the file",
         "deleted tests": "was missing",
         "duplicated cells": "more than once",
         "wrong kernel": "asked for the kernel 'ir'",
     }
     assert any(told[who] in note for note in graded[who].notes)
+
+
+@pytest.mark.parametrize("who, told", [("above", 0), ("below", 0), ("later", 1), ("more imports", 1), ("null", 0)])
+def test_an_answer_counts_as_it_stood_at_its_test_wherever_it_was_written(graded, most, who, told):
+    assert points(graded[who]) == most and len(graded[who].notes) == told
+
+
+def test_a_crash_in_a_hidden_test_costs_that_test_alone(graded, most):
+    assert points(graded["crashes in a hidden test"]) == most - graded["right"].points["attention_hidden"]
 
 
 def test_patched_tools_do_not_help_a_wrong_answer(graded):
@@ -145,7 +189,7 @@ def test_what_cannot_be_read_earns_nothing_and_is_told(graded, who, told):
     assert points(graded[who]) == 0 and any(told in note for note in graded[who].notes)
 
 
-@pytest.mark.parametrize("who", ["loop in an answer", "raises on purpose", "equal to everything"])
+@pytest.mark.parametrize("who", ["loop in an answer", "raises on purpose", "equal to everything", "too long a string"])
 def test_an_answer_that_cheats_loses_its_own_points_alone(graded, most, who):
     assert 0 < points(graded[who]) < most
     lost = [name for name, value in graded[who].points.items() if value == 0 and graded["right"].points[name] != 0]

@@ -3,16 +3,18 @@
 import csv
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 
 import nbformat
 import pytest
 
-from exercises.course import give_feedback
-from exercises.grade import grade_all
+from exercises.course import check_solutions, give_feedback, release
+from exercises.grade import grade_all, submissions
 from exercises.gradebook import open_gradebook
-from tests.exercises.course import ROOT, answered, cell_named, hand_in, make_course, released, solutions
+from tests.exercises.course import ROOT, answered, cell_named, hand_in, make_course, released, solutions, with_cell
 
 NAME = "01_pooling"
 
@@ -40,7 +42,7 @@ def test_a_class_from_list_to_grades(course, tmp_path):
     right = answered(course, NAME, solutions(course, NAME))
     cell_named(right, written(course)).source = (
         "Because the **softmax** saturates. <script>alert(1)</script> [a](javascript:alert(2)) ![b](http://192.0.2.1/b.png)"
-        "\n\n[c]\n\n[c]: javascript:alert(3)"
+        "\n\n[c]\n\n[c]: javascript:alert(3)\n\nhttp://192.0.2.1/b.png and www.192.example"
     )
     hand_in(course, "ada", NAME, right)
     hand_in(course, "alan", NAME, released(course, NAME))
@@ -56,12 +58,12 @@ def test_a_class_from_list_to_grades(course, tmp_path):
     pages = {
         who: (course / "feedback" / who / NAME / f"{NAME}.html").read_text(encoding="utf-8") for who in ("ada", "alan")
     }
-    # A bare address is shown as a link, which loads nothing by itself.
-    live = '<script>alert|(href|src)="javascript|src="http://192'
+    live = '<script>alert|(href|src)="javascript|(href|src)="[^"]*192'
     assert "saturates" in pages["ada"] and not re.search(live, pages["ada"])
     assert "HIDDEN TESTS" not in pages["ada"] and "not yet" in pages["alan"] and "right, on" in pages["ada"]
 
-    call(*python, "exercises.gradebook", "--course", str(course))
+    said = call(*python, "exercises.gradebook", "--course", str(course))
+    assert f"1 submissions have answers that nobody has read:\n{NAME}  ada" in said
 
     def lines(name):
         return (course / name).read_text(encoding="utf-8").splitlines()
@@ -133,6 +135,74 @@ def test_with_nothing_handed_in_it_says_what_was_expected(tmp_path):
     empty = make_course(tmp_path, [NAME])
     said = call(sys.executable, "-m", "exercises.grade", "--course", str(empty), code=1)
     assert "nothing to grade. Expected submitted/STUDENT/ASSIGNMENT" in said
+
+
+@pytest.mark.parametrize("module, words", [("grade", ["grade"]), ("course", ["course", "feedback"])])
+def test_a_misspelt_assignment_is_refused(course, module, words):
+    said = call(sys.executable, "-m", f"exercises.{module}", "--course", str(course), *words[1:], "01_poling", code=1)
+    assert f"expected some of {NAME}, got 01_poling" in said
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("### BEGIN HIDDEN TESTS", "### BEGIN HIDEN TESTS", "attention_hidden: expected a marker"),
+        ("### BEGIN HIDDEN TESTS", "# begin hidden tests", "attention_hidden: expected a marker"),
+        ("### END HIDDEN TESTS", "", "attention_hidden: expected ### END HIDDEN TESTS"),
+        ("### BEGIN SOLUTION", "", "attention: expected ### BEGIN SOLUTION, got ### END SOLUTION"),
+        ("draw = torch", "draw == = torch", "attention_hidden: expected Python"),
+    ],
+)
+def test_a_source_with_a_wrong_marker_or_test_releases_nothing(course, tmp_path, old, new, said):
+    path = tmp_path / "source" / NAME / f"{NAME}.ipynb"
+    path.parent.mkdir(parents=True)
+    shutil.copy(course / "nbgrader_config.py", tmp_path)
+    changed = nbformat.read(course / "source" / NAME / f"{NAME}.ipynb", as_version=4)
+    cell = cell_named(changed, said.split(":")[0])
+    assert old in cell.source
+    cell.source = cell.source.replace(old, new, 1)
+    nbformat.write(changed, path)
+    with pytest.raises(ValueError, match=f"^{NAME}, cell {re.escape(said)}"):
+        release(tmp_path, [NAME])
+    assert not (tmp_path / "release").exists()
+
+
+def test_solutions_are_run_and_have_to_earn_all_points(course, tmp_path):
+    check_solutions(course, NAME)
+    shutil.copytree(course / "source", tmp_path / "source")
+    path = tmp_path / "source" / NAME / f"{NAME}.ipynb"
+    changed = nbformat.read(path, as_version=4)
+    cell_named(changed, "attention").source += "\n    return 0 * q"
+    cell_named(changed, "attention_hidden").source += "\nassert False"
+    nbformat.write(changed, path)
+    with pytest.raises(ValueError, match="attention_hidden: the solution fails"):
+        check_solutions(tmp_path, NAME)
+
+
+def test_ctrl_c_ends_grading_and_keeps_what_is_graded(course, tmp_path):
+    for kind in ("source", "release"):
+        shutil.copytree(course / kind, tmp_path / kind)
+    shutil.copy(course / "gradebook.db", tmp_path)
+    hand_in(tmp_path, "ada", NAME, released(course, NAME))
+    hand_in(tmp_path, "bob", NAME, with_cell(released(course, NAME), "import time\ntime.sleep(10_000)"))
+    command = [sys.executable, "-m", "exercises.grade", "--course", str(tmp_path), "--jobs", "1", "--seconds", "500"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert "ada" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert process.returncode == 130 and "Stopped: 1 of 2 graded." in said and "Traceback" not in said
+    with open_gradebook(tmp_path) as book:
+        assert {one.student_id for one in book.assignment_submissions(NAME)} == {"ada"}
+
+
+def test_one_student_alone_is_graded_again(course, tmp_path):
+    for student in ("ada", "bob"):
+        (tmp_path / "submitted" / student / NAME).mkdir(parents=True)
+    shutil.copytree(course / "release", tmp_path / "release")
+    assert [*submissions(tmp_path, [], "bob")] == [(NAME, "bob")]
 
 
 def test_without_a_sandbox_nothing_is_graded(course):

@@ -1,6 +1,7 @@
 """Class lists and downloads, as nbgrader, Canvas and Moodle write them."""
 
 import csv
+import shutil
 import zipfile
 
 import pytest
@@ -29,10 +30,19 @@ def listed(tmp_path):
     return write
 
 
-@pytest.fixture
-def book(tmp_path):
-    with open_gradebook(tmp_path) as book:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A gradebook, which takes a slow disk seconds to make."""
+    folder = tmp_path_factory.mktemp("made")
+    with open_gradebook(folder) as book:
         add_class(book, [Student("ada", "Ada", "Lovelace", "", "101"), Student("alan", "Alan", "Turing", "", "102")])
+    return folder / "gradebook.db"
+
+
+@pytest.fixture
+def book(made, tmp_path):
+    shutil.copy(made, tmp_path)
+    with open_gradebook(tmp_path) as book:
         yield book
 
 
@@ -52,11 +62,11 @@ def test_three_kinds_of_class_list_say_the_same(listed, text):
     [
         (
             "name,points\na,1\n",
-            "class.csv: expected a column id or SIS Login ID or Username or ID number, got name, points",
+            "class.csv: expected a column id, SIS Login ID, Username, ID number or Email address, got name, points",
         ),
         ("", "got none"),
         ("id\nada\n\n../x\n", "class.csv, line 4: expected an id of at most 100 letters"),
-        ("id,email\n,a@b\n", "line 2: expected an id"),
+        ("id,email\n,\n,x/y\n", "line 3: expected an id"),
         ("id\n.ssh\n", "line 2: expected an id"),
         (f"id\n{'a' * 300}\n", "line 2: expected an id of at most 100 letters"),
         ("id\nada\nada\n", "expected each id once, got ada more than once"),
@@ -66,6 +76,42 @@ def test_a_class_list_that_is_wrong_is_refused_and_says_where(listed, text, mess
     with pytest.raises(ValueError) as caught:
         listed(text)
     assert message in str(caught.value)
+
+
+SPREADSHEET = "Nachname;Vorname;E-Mail-Adresse\nMüller;Zoë;zoe@example.org\nLovelace;Ada;ada@example.org\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SPREADSHEET.encode("cp1252"),
+        SPREADSHEET.encode("utf-16"),
+        SPREADSHEET.encode("utf-16-le"),
+        SPREADSHEET.replace("\n", "\r\n").encode("utf-8-sig"),
+        ("sep=;\r\n" + SPREADSHEET).encode(),
+        SPREADSHEET.replace(";", "\t").encode(),
+        SPREADSHEET.replace("Nachname", "ID-Nummer;Nachname").replace("Mü", ";Mü").replace("Lov", ";Lov").encode(),
+    ],
+    ids=["cp1252", "UTF-16", "no mark", "Windows", "Excel's first line", "tabs", "empty ids"],
+)
+def test_a_list_that_a_spreadsheet_has_saved_is_read_and_the_address_serves_as_id(tmp_path, data):
+    (tmp_path / "class.csv").write_bytes(data)
+    zoe, ada = read_class(tmp_path / "class.csv")
+    assert (zoe.id, zoe.first_name, zoe.last_name, ada.id) == ("zoe@example.org", "Zoë", "Müller", "ada@example.org")
+
+
+@pytest.mark.parametrize(
+    "data, said",
+    [
+        (b"PK\3\4xx", "got a workbook"),
+        (b"id\n\x81\x8d\xe4\n", "expected text as UTF-8, UTF-16 or Windows-1252"),
+        (b"id\na\0b\n", "line 2: expected an id|line contains NUL"),
+    ],
+)
+def test_what_is_no_table_is_refused_by_name(tmp_path, data, said):
+    (tmp_path / "class.csv").write_bytes(data)
+    with pytest.raises(ValueError, match=f"^class.csv.*({said})"):
+        read_class(tmp_path / "class.csv")
 
 
 def test_importing_a_class_twice_changes_what_has_changed(book):
@@ -93,8 +139,8 @@ def test_a_download_of_canvas_is_sorted_by_student_and_the_latest_counts(book, t
     assert done == ["ada", "alan"]
     assert (tmp_path / "submitted/ada/pooling/pooling.ipynb").read_text() == "second"
     assert (tmp_path / "submitted/alan/pooling/pooling.ipynb").read_text() == "his"
-    *nobodies, twice = left
-    assert len(nobodies) == 2 and all("belongs to nobody in the class list" in line for line in nobodies)
+    nobody, other, twice = left
+    assert "belongs to nobody in the class list" in nobody and other.endswith("notes.pdf: left out, not a notebook")
     assert twice == f"ada: {[*members][1]} counts, not {[*members][0]}"
 
 
@@ -103,6 +149,57 @@ def test_of_two_files_the_one_named_after_the_assignment_counts_and_this_is_said
     _, notes = collect(book, archive(tmp_path, members), "01_pooling", tmp_path / "submitted")
     assert (tmp_path / "submitted/ada/01_pooling/01_pooling.ipynb").read_text() == "hers"
     assert notes == [f"ada: {[*members][0]} counts, not {[*members][1]}"]
+
+
+@pytest.mark.parametrize(
+    "name, owner",
+    [
+        ("lovelaceada_101_5_a.ipynb.txt", "ada"),
+        ("lovelaceada_101_5_a.ipynb.json", "ada"),
+        ("lovelaceada_101_5_A.IPYNB", "ada"),
+        ("some_group_101_5_a.ipynb", "ada"),
+        ("group_1_101_5_2_a.ipynb", "ada"),
+        ("Lovelace Ada_7_assignsubmission_file_/a.ipynb", "ada"),
+        ("Group B-Ada Lovelace_7_assignsubmission_file_/a.ipynb", "ada"),
+        ("Müller, Zoë-Lou_7_assignsubmission_file_a.ipynb", "zoe"),
+        ("Zoe\u0308-Lou Mu\u0308ller_7_assignsubmission_file_/a.ipynb", "zoe"),
+        ("test_student_999_5_a.ipynb", None),
+        ("nobody_404_78_102_5_a.ipynb", None),
+        ("lovelaceada_101_5_a.zip", None),
+    ],
+)
+def test_names_are_read_as_platforms_write_them(book, tmp_path, name, owner):
+    add_class(book, [Student("zoe", "Zoë-Lou", "Müller")])
+    done, notes = collect(book, archive(tmp_path, {name: "x"}), "p", tmp_path / "submitted")
+    assert (done, len(notes)) == (([owner], 0) if owner else ([], 1))
+    assert owner or ("not a notebook" if "zip" in name else "nobody") in notes[0]
+
+
+def test_a_download_that_was_unpacked_and_packed_again_is_read(book, tmp_path):
+    for inside in ("turingalan_102_5_a.ipynb", "Alan Turing_8_assignsubmission_file_/a.ipynb"):
+        members = {f"submissions/{inside}": "x", "__MACOSX/submissions/._a.ipynb": "?", "submissions/.DS_Store": "?"}
+        assert collect(book, archive(tmp_path, members), "p", tmp_path / "submitted") == (["alan"], [])
+
+
+def test_nothing_collected_is_an_error_and_a_name_is_no_command_to_the_terminal(tmp_path, monkeypatch, capsys):
+    (tmp_path / "source/p").mkdir(parents=True)
+    (tmp_path / "source/p/p.ipynb").touch()
+    path = archive(tmp_path, {"x\x1b[2J_404_5_a.ipynb": "?"})
+    monkeypatch.setattr("sys.argv", ["make", "--course", str(tmp_path), "collect", "p", str(path)])
+    with pytest.raises(SystemExit, match="download.zip: nothing was collected"):
+        main()
+    assert "x\\x1b[2J_404" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command, said", [(["students", ""], "CLASS: expected"), (["collect", "p", "none.zip"], "DOWNLOAD: expected")]
+)
+def test_a_file_that_is_not_there_is_asked_for(tmp_path, monkeypatch, command, said):
+    (tmp_path / "source/p").mkdir(parents=True)
+    (tmp_path / "source/p/p.ipynb").touch()
+    monkeypatch.setattr("sys.argv", ["make", "--course", str(tmp_path), *command])
+    with pytest.raises(SystemExit, match=said):
+        main()
 
 
 def test_a_number_of_thousands_of_digits_stops_nobody(book, tmp_path):

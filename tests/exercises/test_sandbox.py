@@ -2,14 +2,17 @@
 
 import errno
 import os
+import subprocess
+import sys
 
 import pyseccomp
 import pytest
 import torch
 
-from exercises.judge import PRINTED, SECRET, SECRET_STOP, SHOWN, StudentError, run_tests, student_process
+from attn_book import check
+from exercises.judge import PRINTED, SECRET, SHOWN, StudentError, run_tests, student_process
 from exercises.sandbox import CLONE_NEWUSER, NOBODIES, check_sandbox
-from tests.exercises.course import KIT, ROOT
+from tests.exercises.course import KIT, ROOT, SPY
 
 LAYER = """
 import torch
@@ -33,11 +36,20 @@ LAST_DEEDS = {
     ),
 }
 
+# Run with a secret in the environment, in the arguments, in the folder's name and in an open file.
+GRADER = """
+import os, sys
+from exercises.judge import student_process
+os.set_inheritable(os.open(sys.argv[1], os.O_RDONLY), True)
+with student_process() as student:
+    print(os.getuid(), student.run(sys.stdin.read()))
+"""
+
 
 @pytest.fixture(scope="module")
 def student():
     check_sandbox()
-    with student_process(seconds=12) as process:
+    with student_process(seconds=120) as process:
         yield process
 
 
@@ -71,6 +83,35 @@ def test_it_has_the_book_s_package_and_none_of_the_course(student):
         assert "True" not in seen(student, f"from pathlib import Path\nprint(Path({str(path)!r}).exists())"), path
 
 
+@pytest.mark.parametrize(
+    "apart", [[], ["bwrap", "--unshare-user", "--uid", "1234", "--dev-bind", "/", "/"]], ids=["as is", "ordinary user"]
+)
+def test_nothing_of_the_instructor_s_reaches_a_submission(tmp_path, apart):
+    secret = "tokn-5e81d2"
+    place = tmp_path / secret / "course"
+    place.mkdir(parents=True)
+    (place / "key").write_text(secret)
+    command = [*apart, sys.executable, "-c", GRADER, str(place / "key"), secret]
+    environment = {**os.environ, "TOKEN": secret, "PYTHONPATH": str(ROOT)}
+    spy = SPY.format(secret[::-1])
+    done = subprocess.run(command, cwd=place, env=environment, input=spy, capture_output=True, text=True, check=True)
+    assert "FOUND []" in done.stdout and "/grading/player.py" in done.stdout and secret not in done.stdout
+    for told in (str(ROOT), os.uname().nodename, "bwrap"):
+        assert told not in done.stdout, told
+
+
+@pytest.mark.parametrize(
+    "family, made", [("UNIX", True), ("INET", True), ("NETLINK", True), ("VSOCK", False), ("ALG", False)]
+)
+def test_there_are_sockets_of_three_families_alone(student, family, made):
+    for call in ("socket", "socketpair"):
+        said = seen(
+            student,
+            f"import socket\nsocket.{call}(socket.AF_{family}, socket.SOCK_RAW if {family == 'NETLINK'} else 1)",
+        )
+        assert ("not supported by protocol" in said) != made or (made and call == "socketpair"), said
+
+
 def test_it_can_write_nowhere_but_in_its_own_scratch_space(student):
     for path in (ROOT / "attn_core" / "x", "/grading/x", "/usr/x", "/x", "/dev/x"):
         assert "Error" in seen(student, f"open({str(path)!r}, 'w')"), path
@@ -85,8 +126,7 @@ def test_it_can_write_nowhere_but_in_its_own_scratch_space(student):
 def test_it_reaches_no_network_and_sees_no_other_process(student):
     assert "unreachable" in seen(student, "import socket; socket.create_connection(('192.0.2.1', 80), 1)")
     assert "name resolution" in seen(student, "import socket; socket.getaddrinfo('example.org', 80)")
-    numbers = seen(student, "import os\nprint(max(int(n) for n in os.listdir('/proc') if n.isdigit()))")
-    assert int(numbers.split()[0]) < 1000 and "0" not in seen(student, "import os\nprint(os.getuid())").split()
+    assert "['cpuinfo']" in seen(student, "import os\nprint(os.listdir('/proc'))")
 
 
 def test_memory_and_processes_are_bounded(student):
@@ -102,10 +142,12 @@ def test_memory_and_processes_are_bounded(student):
         ("unshare", f"{CLONE_NEWUSER}"),
         ("clone", f"{CLONE_NEWUSER | 17}, 0, 0, 0, 0"),
         ("ptrace", "0, 0, 0, 0"),
+        ("syslog", "3, 0, 0"),
+        ("statmount", "0, 0, 0, 0"),
     ],
 )
 def test_the_kernel_refuses_keys_namespaces_and_looks_at_other_processes(student, name, arguments):
-    number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+    number = {"statmount": 457}.get(name) or pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
     library = "import ctypes\nc = ctypes.CDLL(None, use_errno=True)\n"
     call = f"print(c.syscall({number}, {arguments}), ctypes.get_errno())"
     assert seen(student, library + call).split()[:2] == ["-1", f"{errno.EPERM}"]
@@ -114,13 +156,18 @@ def test_the_kernel_refuses_keys_namespaces_and_looks_at_other_processes(student
 def test_a_submission_stays_on_its_processor_as_a_user_of_its_own(student):
     assert "PermissionError" in seen(student, "import os\nos.sched_setaffinity(0, {0})")
     user = int(seen(student, "import os\nos.getuid()").split()[-1])
-    assert user == (os.getuid() or NOBODIES + os.getpid())
+    assert user == (1000 if os.getuid() else NOBODIES + os.getpid())
 
 
-def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there(student):
-    student.run("def double(x):\n    return 2 * x")
-    assert "took longer than 12 s" in student.run("while True:\n    pass").error
-    assert torch.equal(student.call("double", None, (torch.ones(2),), {}), torch.full((2,), 2.0))
+def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there():
+    with student_process(seconds=10) as student:
+        student.run("def double(x):\n    return 2 * x")
+        for loop in (
+            LOOP,
+            "while True:\n    try:\n        while True:\n            pass\n    except Exception:\n        pass",
+        ):
+            assert "took longer than 10 s" in student.run(loop).error
+        assert student.call("double", None, (2,), {}) == 4
 
 
 def test_calls_carry_values_objects_and_errors(student):
@@ -167,15 +214,26 @@ def test_text_that_no_file_can_hold_is_made_writable(student):
 
 
 @pytest.mark.parametrize("code, said", LAST_DEEDS.values(), ids=LAST_DEEDS)
-def test_a_process_that_cannot_go_on_says_so_from_then_on_and_is_asked_nothing_more(code, said, monkeypatch):
-    with student_process(seconds=1) as student:
+def test_a_cell_that_ends_the_process_is_left_out_of_the_next_which_has_run_all_others(code, said):
+    with student_process(seconds=4) as student:
+        student.run("x = 3")
+        student.mark("test")
+        student.run("x = 4\ndef f(y):\n    return x + y")
         with pytest.raises(StudentError, match=said):
             student.run(code)
             student.run("1")
-        monkeypatch.setattr(student, "_send", lambda *_: pytest.fail("it was asked again"))
-        for _ in range(2):
-            with pytest.raises(StudentError, match=said):
-                student.call("f", None, (), {})
+        assert student.run("print(x)").printed == "4"
+        assert student.call("f", None, (1,), {}) == 5
+
+
+def test_a_name_is_called_as_it_stood_at_the_test_or_else_as_it_is_at_the_end():
+    with student_process() as student:
+        student.run("factor = 2\ndef times(x):\n    return factor * x")
+        student.mark("times_test")
+        student.run("factor = 9\ndef times(x):\n    return None\ndef plus(x):\n    return x + factor")
+        student.test = "times_test"
+        assert [student.call(name, None, (3,), {}) for name in ("times", "plus", "times")] == [6, 12, 6]
+        assert student.later == {"times"}
 
 
 def test_nothing_is_left_running():
@@ -196,10 +254,30 @@ def test_a_test_is_told_apart_from_a_hidden_one():
     assert run_test("assert False, 'why'", "1 / 0", {}) == ("", "AssertionError: why")
     assert run_test("print('seen')", "secret = 41\nassert secret == 42, f'{secret}'", {}) == ("seen\n", SECRET)
     ask = "from attn_book import check\ncheck.dot_product_attention({}, seed=0)"
-    assert run_test("", ask.format("len"), {})[1] == SECRET_STOP
-    assert run_test("", ask.format("lambda *_: None"), {})[1] == SECRET
+    assert "It stops with TypeError" in run_test("", ask.format("len"), {})[1]
     known = run_test("", ask.format("check.dot_product_attention.misconceptions[0].answer"), {})[1]
-    assert "This is what comes out when" in known
+    assert known.startswith(SECRET) and "This is what comes out when" in known
+
+
+def test_what_is_said_of_a_hidden_test_does_not_depend_on_what_it_gives():
+    """The answer makes one known mistake on the hidden inputs, and another on all others."""
+    known = [one.answer for one in check.dot_product_attention.misconceptions[:2]]
+    hidden = [case.args[0] for case in check.dot_product_attention.cases(check.Inputs(5))]
+
+    def answer(q, *others):
+        return known[any(torch.equal(q, one) for one in hidden)](q, *others)
+
+    _, said = run_test("", "check.dot_product_attention(answer, seed=5)", {"check": check, "answer": answer})
+    assert check.dot_product_attention.misconceptions[0].when.split()[0] in said.split("comes out when")[1]
+    assert (
+        run_test("", "check.dot_product_attention(answer, seed=5)", {"check": check, "answer": check_right(hidden)})[1]
+        == SECRET
+    )
+
+
+def check_right(hidden):
+    right = check.dot_product_attention.answer
+    return lambda q, *others: None if any(torch.equal(q, one) for one in hidden) else right(q, *others)
 
 
 def test_what_a_hidden_test_gives_is_shown_to_nobody():
@@ -208,7 +286,8 @@ def test_what_a_hidden_test_gives_is_shown_to_nobody():
     names = {"answer": lambda x: kept.append(x) or x, "kept": kept}
     hidden = "from attn_book import check\nassert answer(41) == 42, answer(41)\ncheck.dot_product_attention(answer)"
     tests = {"first": ("", hidden), "second": ("print(kept)", "")}
-    assert run_tests(tests, names) == {"first": ("", SECRET), "second": ("[]\n", "")}
+    found = run_tests(tests, names)
+    assert found["second"] == ("[]\n", "") and found["first"][1].startswith(SECRET) and "41" not in found["first"][1]
     assert kept == [41, 41]
 
 

@@ -112,15 +112,16 @@ def test_an_answer_keeps_its_kind_of_cell(handed_in):
 )
 def test_a_file_that_is_no_notebook_is_said_to_be_none_and_costs_no_more_than_its_points(handed_in, text):
     done = handed_in(text)
-    assert done.notes[0].startswith("the file could not be read as a notebook")
+    (note,) = done.notes
+    assert note.startswith("the file could not be read as a notebook")
     assert [name for name in names(done) if name] == ["title", "imports", "double_test", "why"]
 
 
 def test_a_byte_order_mark_and_old_versions_are_read(handed_in):
     old = json.loads(nbformat.writes(nbformat.v4.new_notebook(cells=[])))
-    assert handed_in("\ufeff" + json.dumps(old)).notes[0] == "the cell 'title' was missing"
+    assert handed_in("\ufeff" + json.dumps(old)).notes == []
     three = {"nbformat": 3, "nbformat_minor": 0, "metadata": {}, "worksheets": [{"cells": [], "metadata": {}}]}
-    assert "could not be read" not in handed_in(json.dumps(three)).notes[0]
+    assert handed_in(json.dumps(three)).notes == []
 
 
 def test_another_kernel_is_named_and_ignored(handed_in):
@@ -132,6 +133,20 @@ def test_another_kernel_is_named_and_ignored(handed_in):
 def test_a_file_that_is_too_large_is_not_read(handed_in, monkeypatch):
     monkeypatch.setattr("exercises.submission.LARGEST", 100)
     assert "larger than" in handed_in(assignment()).notes[0]
+
+
+def test_a_cell_that_is_too_long_is_left_out_and_the_others_stay(handed_in):
+    notebook = assignment()
+    notebook.cells.append(new_code_cell("0," * 100_000))
+    done = handed_in(notebook)
+    assert names(done) == [*NAMES, None] and len(done.cells[-1].source) < 100
+    assert done.notes == ["cell 6 holds more than 100,000 characters and was left out"]
+
+
+def test_a_file_that_cannot_be_opened_says_why_and_not_where_it_lies(tmp_path):
+    (tmp_path / "double.ipynb").mkdir()
+    (note, *_) = read(tmp_path / "double.ipynb", assignment()).notes
+    assert "Is a directory" in note and str(tmp_path) not in note
 
 
 def test_the_file_is_never_changed(handed_in, tmp_path):
@@ -151,6 +166,12 @@ def test_the_notebook_with_the_right_name_counts_or_else_the_newest(tmp_path):
     (tmp_path / "double.ipynb").write_text("{}")
     chosen, notes = find(tmp_path, "double")
     assert chosen.name == "double.ipynb" and notes == ["2 notebooks were handed in; 'double.ipynb' was graded"]
+
+
+@pytest.mark.parametrize("file", ["double.ipynb.txt", "x.ipynb.json", "double.IPYNB"])
+def test_a_notebook_is_known_by_any_of_its_endings(tmp_path, file):
+    (tmp_path / file).write_text("{}")
+    assert find(tmp_path, "double") == (tmp_path / file, [f"taken from the file {file!r}"])
 
 
 def test_a_link_is_not_followed(tmp_path):
