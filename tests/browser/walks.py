@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from attn_book.data import Vocab
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
@@ -25,7 +26,6 @@ from attn_book.widgets import (
     Translator,
 )
 from attn_book.widgets.exported import export_translator
-from attn_core.data import Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import Transformer, TransformerConfig
 

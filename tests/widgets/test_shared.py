@@ -19,8 +19,8 @@ import torch
 from PIL import Image
 
 from attn_book import widgets
+from attn_book.data import Vocab
 from attn_book.widgets.base import StaticWidget
-from attn_core.data import Vocab
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 
 EVIL = '</script><img src=x onerror="alert(1)"><!-- ]]> $\\frac$ & \''
