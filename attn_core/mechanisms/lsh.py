@@ -179,7 +179,7 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
     # An empty slot names the first token of its own row, so that a NaN never spreads to another row.
     tokens = functional.pad(order, empty) + torch.arange(0, batch * size, size, device=order.device)[:, None, None]
     starts = torch.arange(0, tokens.numel(), tokens.shape[2], device=order.device).view(batch, 1, rounds)
-    slots = torch.add(rank.mT, starts, out=order.new_empty(batch, size, rounds)).flatten(0, 1)
+    slots = (rank.mT + starts).flatten(0, 1)
     return _Layout(tokens.flatten(), slots, codes, width, chunk)
 
 
