@@ -69,7 +69,7 @@ def test_borrowed_code_is_noted_and_earns_nothing_by_tests_where_it_is_refused(c
     taken = f"from attn_core import attention as ready\n{right['attention']}"
     hand_in(tmp_path, "eve", NAME, answered(course, NAME, {**right, "attention": taken}))
     paths = [course / kind / NAME / f"{NAME}.ipynb" for kind in ("source", "release")]
-    noted, refused = (grade(tmp_path / "submitted/eve" / NAME, *paths, 12, refuse=refuse) for refuse in (False, True))
+    noted, refused = (grade(tmp_path / "submitted/eve" / NAME, *paths, 120, refuse=refuse) for refuse in (False, True))
     assert noted.notes == refused.notes == ["the code uses attn_core.attention, which the assignment does not"]
     assert noted.points["attention_hidden"] > 0 and set(refused.points.values()) == {None}
 

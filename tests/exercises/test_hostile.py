@@ -116,7 +116,7 @@ def graded(course):
     kernel = nbformat.from_dict(right)
     kernel.metadata["kernelspec"] = {"name": "ir", "language": "R", "display_name": "R"}
     hand_in(course, "wrong kernel", NAME, kernel)
-    return {student: done for (_, student), done in grade_all(course, [], jobs=4, seconds=20).items()}
+    return {student: done for (_, student), done in grade_all(course, [], jobs=6, seconds=40).items()}
 
 
 @pytest.fixture(scope="module")
