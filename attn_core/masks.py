@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attn_core.contract import INTEGERS, can_read, check_integer, check_integers, kind, traced
+from attn_core.contract import INTEGERS, check_integer, check_integers, kind, traced
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
@@ -43,10 +43,10 @@ def causal(
 
     Without ``offset`` the last query is aligned with the last key (offset S − T), as cached decoding needs, and the
     mask has shape ``(T, S)``. With ``offset (B,)``, the number of keys that come before each row's first query, it
-    has shape ``(B, 1, T, S)``, on the device of ``offset``.
+    has shape ``(B, 1, T, S)``, on the device of ``offset``; below 0, a row's first queries see no key.
 
     Raises:
-        ValueError: if a length or an offset is negative, or ``offset`` is not an integer tensor of one axis.
+        ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
     check_integer("query_length", query_length, at_least=0)
     check_integer("key_length", key_length, at_least=0)
@@ -54,8 +54,6 @@ def causal(
         return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
     if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
         raise ValueError(f"offset: expected an int64 or int32 tensor of shape (B,), got {kind(offset)}")
-    if can_read(offset) and offset.numel() and int(offset.min()) < 0:
-        raise ValueError(f"offset: expected integers of at least 0, got {int(offset.min())}")
     queries = torch.arange(query_length, device=offset.device) + offset[:, None]
     return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]
 
