@@ -38,7 +38,7 @@ from attn_book.retrieval import mean_vectors, retrieval_accuracy
 from attn_book.teacher_forcing import teacher_forced_attention
 from attn_book.train import cosine, fit, reinforce_loss, smoothed_loss
 from attn_book.translation import translate
-from attn_core import Dense, MultiHeadAttention, SlidingWindow, masks
+from attn_core import Dense, MultiHeadAttention, SlidingWindow
 from attn_core.decode import Sampler, beam, generate, greedy, sample
 from attn_core.positions import Rotary
 from attn_core.seq2seq import (
