@@ -10,6 +10,7 @@ from attn_core import masks
 from attn_core.cache import Cache, RecurrentState
 from attn_core.contract import accum_dtype, check_integer, check_vectors, kind, like_parameters, settings
 from attn_core.mechanisms.linear import linear_attention
+from attn_core.projections import head_size, split_heads, start_by_glorot
 
 
 class GatedDeltaNet(nn.Module):
@@ -31,13 +32,8 @@ class GatedDeltaNet(nn.Module):
         self, model_dim: int, num_heads: int, *, head_dim: int | None = None, conv_size: int = 4, bias: bool = False
     ) -> None:
         super().__init__()
-        for name, size in {"model_dim": model_dim, "num_heads": num_heads, "conv_size": conv_size}.items():
-            check_integer(name, size)
-        if head_dim is None:
-            if model_dim % num_heads:
-                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-            head_dim = model_dim // num_heads
-        check_integer("head_dim", head_dim)
+        head_dim = head_size(model_dim, num_heads, head_dim)
+        check_integer("conv_size", conv_size)
         self.model_dim, self.num_heads, self.head_dim, self.conv_size = model_dim, num_heads, head_dim, conv_size
         inner = num_heads * head_dim
         self.query_key_value = nn.Linear(model_dim, 3 * inner, bias=bias)
@@ -46,10 +42,7 @@ class GatedDeltaNet(nn.Module):
         self.gate = nn.Linear(model_dim, inner, bias=bias)
         self.norm = nn.RMSNorm(head_dim, eps=1e-6)
         self.out = nn.Linear(inner, model_dim, bias=bias)
-        for layer in (self.query_key_value, self.step, self.rate, self.gate, self.out):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+        start_by_glorot(*self.children())
         # A token decays the state by exp(−speed · softplus(step)): at first by a factor from exp(−1.6) to exp(−.001).
         self.log_speed = nn.Parameter(torch.empty(num_heads).uniform_(1.0, 16.0).log())
         steps = torch.empty(num_heads).uniform_(math.log(0.001), math.log(0.1)).exp()
@@ -89,7 +82,7 @@ class GatedDeltaNet(nn.Module):
         state, recent = self._empty(x.shape[0], x) if cache is None else cache.state
         inputs = self.query_key_value(x).mT
         inputs = torch.cat([recent.to(inputs.dtype), inputs], -1)  # (B, channels, conv_size - 1 + T)
-        q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
+        q, k, v = split_heads(functional.silu(self.conv(inputs)).mT, self.head_dim).chunk(3, 1)
         q, k = (functional.normalize(one, dim=-1).to(v.dtype) for one in (q, k))  # autocast gives float32 on CUDA
         dtype = accum_dtype(x)
         step, rate = (layer(x).mT.to(dtype) for layer in (self.step, self.rate))  # (B, H, T)
@@ -103,7 +96,7 @@ class GatedDeltaNet(nn.Module):
         out, state = linear_attention(q, k, v, log_decay=decay, beta=rate, state=state)
         if cache is not None:
             cache.advance((state, recent.to(dtype)), tokens, lengths)
-        gate = functional.silu(self._heads(self.gate(x)))
+        gate = functional.silu(split_heads(self.gate(x), self.head_dim))
         out = self.norm(out.to(like_parameters(self.norm).dtype))  # under autocast, too
         return self.out((out * gate).transpose(1, 2).flatten(2))
 
@@ -121,7 +114,3 @@ class GatedDeltaNet(nn.Module):
         dtype = accum_dtype(like)
         state = like.new_zeros(batch_size, self.num_heads, self.head_dim, self.head_dim, dtype=dtype)
         return state, like.new_zeros(batch_size, 3 * self.num_heads * self.head_dim, self.conv_size - 1, dtype=dtype)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """``(B, T, n · D)`` to ``(B, n, T, D)``."""
-        return x.unflatten(2, (-1, self.head_dim)).transpose(1, 2)

@@ -22,6 +22,7 @@ from attn_core.contract import (
 )
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions
+from attn_core.projections import head_size, split_heads, start_by_glorot
 
 
 class MultiHeadAttention(nn.Module):
@@ -66,18 +67,12 @@ class MultiHeadAttention(nn.Module):
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_integer("model_dim", model_dim)
-        check_integer("num_heads", num_heads)
         check_flags(bias=bias, share_query_key=share_query_key, gate=gate)
-        if head_dim is None:
-            if model_dim % num_heads:
-                raise ValueError(f"num_heads: expected a number that divides model_dim {model_dim}, got {num_heads}")
-            head_dim = model_dim // num_heads
+        head_dim = head_size(model_dim, num_heads, head_dim)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         key_dim = model_dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
-        sizes = {"head_dim": head_dim, "num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
-        for name, size in sizes.items():
+        for name, size in {"num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}.items():
             check_integer(name, size)
         if num_heads % num_kv_heads:
             raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
@@ -102,10 +97,7 @@ class MultiHeadAttention(nn.Module):
         self.positions = positions
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
-        for projection in (self.query, self.key, self.value, self.out, *([] if self.gate is None else [self.gate])):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        start_by_glorot(*self.children())
 
     def forward(
         self,
@@ -146,7 +138,10 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         with rollback_on_error([cache]):  # a call that failed can be made again
             before = cache.before
-            k, v = self._project(queries, self.key, self.key_norm, before), self._split(self.value(queries))
+            k, v = (
+                self._project(queries, self.key, self.key_norm, before),
+                split_heads(self.value(queries), self.head_dim),
+            )
             q = k if self.key is self.query else self._project(queries, self.query, self.query_norm, before)
             return self._merge(cache.attend(self, q, k, v, mask=mask, bias=bias, lengths=lengths), queries)
 
@@ -160,7 +155,7 @@ class MultiHeadAttention(nn.Module):
         check_vectors("values", values, self.value_dim, self.value)
         if values.shape[:2] != keys.shape[:2]:
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
-        return self._project(keys, self.key, self.key_norm, 0), self._split(self.value(values))
+        return self._project(keys, self.key, self.key_norm, 0), split_heads(self.value(values), self.head_dim)
 
     def attend(
         self,
@@ -240,20 +235,18 @@ class MultiHeadAttention(nn.Module):
         ).to(layer.out_proj.weight)
         own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
         weights = own if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
-        biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
-        with torch.no_grad():
-            for projection, weight, bias in zip((ours.query, ours.key, ours.value), weights, biases, strict=True):
-                projection.weight.copy_(weight)
-                if bias is not None:
-                    projection.bias.copy_(bias)
-        ours.out.load_state_dict(layer.out_proj.state_dict())
+        biases = () if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
+        state = {f"out.{name}": x for name, x in layer.out_proj.state_dict().items()}
+        for kind_of, tensors in (("weight", weights), ("bias", biases)):
+            state |= {f"{name}.{kind_of}": x for name, x in zip(("query", "key", "value"), tensors, strict=False)}
+        ours.load_state_dict(state)
         return ours.train(layer.training)
 
     extra_repr = settings
 
     def _project(self, x: Tensor, projection: nn.Module, norm: nn.Module | None, before: int | Tensor) -> Tensor:
         """Queries or keys ``(B, heads, n, D)`` of vectors ``x (B, n, C)``, normed and rotated."""
-        heads = self._split(projection(x))
+        heads = split_heads(projection(x), self.head_dim)
         heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
         return heads if self.positions is None else self.positions.rotate(heads, _positions(heads, before))
 
@@ -278,13 +271,6 @@ class MultiHeadAttention(nn.Module):
         """The heads' outputs ``(B, H, T, D)`` side by side, gated and projected: ``(B, T, model_dim)``."""
         out = out.transpose(1, 2).flatten(2)
         return self.out(out if self.gate is None else out * torch.sigmoid(self.gate(queries)))
-
-    def _split(self, x: Tensor) -> Tensor:
-        """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""
-        batch, length, size = x.shape
-        if length == 1:  # nothing to swap; in decoding each operation counts
-            return x.view(batch, size // self.head_dim, 1, self.head_dim)
-        return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
 
 
 def _positions(heads: Tensor, before: int | Tensor) -> Tensor:
