@@ -216,8 +216,8 @@ def decoder(kind: type, **more: Any) -> Callable[[], nn.Module]:
     return lambda: kind(VOCAB, **SIZES, memory_dim=DIM, **more)
 
 
-def segments() -> pretrain.SegmentEncoder:
-    return pretrain.SegmentEncoder(CONFIG)
+def segments() -> transformer.SegmentEncoder:
+    return transformer.SegmentEncoder(CONFIG)
 
 
 def in_segments(module: nn.Module, x: Inputs, *more: Tensor) -> Tensor:
