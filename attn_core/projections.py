@@ -18,11 +18,8 @@ def head_size(model_dim: int, num_heads: int, head_dim: int | None = None) -> in
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
-    """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""
-    batch, length, size = x.shape
-    if length == 1:  # nothing to swap; in decoding each operation counts
-        return x.view(batch, size // head_dim, 1, head_dim)
-    return x.view(batch, length, size // head_dim, head_dim).transpose(1, 2)
+    """``(B, n, heads · D)`` to ``(B, heads, n, D)``; a view."""
+    return x.unflatten(2, (-1, head_dim)).transpose(1, 2)
 
 
 def start_by_glorot(*layers: nn.Module) -> None:
