@@ -10,7 +10,7 @@ from attn_core import masks
 from attn_core.cache import Cache, RecurrentState
 from attn_core.contract import accum_dtype, check_integer, kind, settings
 from attn_core.mechanisms.linear import linear_attention
-from attn_core.projections import check_vectors, head_size, initialise, like_parameters
+from attn_core.projections import check_vectors, head_size, initialise, like_parameters, split_heads
 
 
 class GatedDeltaNet(nn.Module):
@@ -82,7 +82,7 @@ class GatedDeltaNet(nn.Module):
         state, recent = self._empty(x.shape[0], x) if cache is None else cache.state
         inputs = self.query_key_value(x).mT
         inputs = torch.cat([recent.to(inputs.dtype), inputs], -1)  # (B, channels, conv_size - 1 + T)
-        q, k, v = self._heads(functional.silu(self.conv(inputs)).mT).chunk(3, 1)
+        q, k, v = split_heads(functional.silu(self.conv(inputs)).mT, self.head_dim).chunk(3, 1)
         q, k = (functional.normalize(one, dim=-1).to(v.dtype) for one in (q, k))  # autocast gives float32 on CUDA
         dtype = accum_dtype(x)
         step, rate = (layer(x).mT.to(dtype) for layer in (self.step, self.rate))  # (B, H, T)
@@ -96,7 +96,7 @@ class GatedDeltaNet(nn.Module):
         out, state = linear_attention(q, k, v, log_decay=decay, beta=rate, state=state)
         if cache is not None:
             cache.advance((state, recent.to(dtype)), tokens, lengths)
-        gate = functional.silu(self._heads(self.gate(x)))
+        gate = functional.silu(split_heads(self.gate(x), self.head_dim))
         out = self.norm(out.to(like_parameters(self.norm).dtype))  # under autocast, too
         return self.out((out * gate).transpose(1, 2).flatten(2))
 
@@ -114,7 +114,3 @@ class GatedDeltaNet(nn.Module):
         dtype = accum_dtype(like)
         state = like.new_zeros(batch_size, self.num_heads, self.head_dim, self.head_dim, dtype=dtype)
         return state, like.new_zeros(batch_size, 3 * self.num_heads * self.head_dim, self.conv_size - 1, dtype=dtype)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """``(B, T, n · D)`` to ``(B, n, T, D)``."""
-        return x.unflatten(2, (-1, self.head_dim)).transpose(1, 2)

@@ -19,6 +19,7 @@ from attn_core.projections import (
     is_plain_linear,
     like_parameters,
     like_projected,
+    split_heads,
 )
 
 
@@ -31,9 +32,6 @@ class LatentAttention(nn.Module):
     ``query_latent_dim``, queries also come from a latent with a norm. ``norm`` makes a norm from a size. With ``bias``,
     projections from or to vectors of the model have a bias; those from a latent never have one. ``mechanism`` is any of
     the contract that scores by scaled products, ``Dense()`` by default.
-
-    A cache holds ``latent_dim + rotary_dim`` numbers a token, where multi-head attention holds 2 · num_heads ·
-    head_dim, grouped-query attention 2 · num_kv_heads · head_dim, and multi-query attention 2 · head_dim.
 
     Raises:
         ValueError: if a size is below 1, ``rotary_dim`` is odd, ``num_heads`` does not divide ``model_dim`` where
@@ -124,7 +122,9 @@ class LatentAttention(nn.Module):
         positions = torch.arange(x.shape[1], device=x.device)
         positions = positions + (before[:, None] if isinstance(before, Tensor) else before)
         queries = self.query(x if self.query_latent is None else _compress(x, self.query_latent))
-        content, rotary = self._split(queries).split((self.head_dim, self.rotary_dim), -1)
+        content, rotary = split_heads(queries, self.head_dim + self.rotary_dim).split(
+            (self.head_dim, self.rotary_dim), -1
+        )
         q = torch.cat([content, self.positions.rotate(rotary, positions)], -1)
         rotary_key = self.positions.rotate(self.rotary_key(x)[:, None], positions)
         latent = _compress(x, self.latent)[:, None]
@@ -137,7 +137,7 @@ class LatentAttention(nn.Module):
         ``options`` are ``mask``, ``bias`` and ``causal`` of the mechanism.
         """
         latent, rotary_key = latents.split((self.latent_dim, self.rotary_dim), -1)
-        k, v = (self._split(up(latent[:, 0])) for up in (self.key, self.value))
+        k, v = (split_heads(up(latent[:, 0]), self.head_dim) for up in (self.key, self.value))
         k = torch.cat([k, rotary_key.expand(-1, self.num_heads, -1, -1)], -1)
         return self._merge(self._weigh(q, k, v, **options))
 
@@ -182,10 +182,6 @@ class LatentAttention(nn.Module):
             record(self, weights)
             return out
         return self.mechanism(q, k, v, **options)
-
-    def _split(self, x: Tensor) -> Tensor:
-        """``(B, n, H · size)`` to ``(B, H, n, size)``."""
-        return x.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
     def _merge(self, out: Tensor) -> Tensor:
         """The heads' outputs ``(B, H, T, D)`` side by side, projected: ``(B, T, model_dim)``."""

@@ -10,7 +10,7 @@ from attn_core.contract import check_integer, kind, settings
 from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.window import sliding_window_attention
-from attn_core.projections import check_vectors, head_size, initialise, is_plain_linear
+from attn_core.projections import check_vectors, head_size, initialise, is_plain_linear, split_heads
 
 
 class LongformerAttention(nn.Module):
@@ -18,8 +18,7 @@ class LongformerAttention(nn.Module):
 
     Each token sees the ``window`` tokens on either side of it, its own and all global tokens, in one softmax; one that
     is global and lies in the window counts once. (The paper's w counts both sides: it is ``2 * window``.) A global
-    token sees all tokens, through projections of its own, which start as copies of the others. ``dilation`` stretches
-    the window as ``SlidingWindow`` says, the same for all heads.
+    token sees all tokens, through projections of its own, which start as copies of the others.
 
     Time and memory are linear in the length, and in the number of global tokens. There are no derivatives beyond the
     first, as in ``flash_attention``.
@@ -31,12 +30,11 @@ class LongformerAttention(nn.Module):
     Source: Beltagy et al. 2020, section 3.1.
     """
 
-    def __init__(self, model_dim: int, num_heads: int, window: int, *, dilation: int = 1, bias: bool = True) -> None:
+    def __init__(self, model_dim: int, num_heads: int, window: int, *, bias: bool = True) -> None:
         super().__init__()
-        check_integer("window", window, at_least=0)
-        check_integer("dilation", dilation)
         self.num_heads, self.head_dim = num_heads, head_size(model_dim, num_heads)
-        self.window, self.dilation = window, dilation
+        check_integer("window", window, at_least=0)
+        self.window = window
         self.query, self.key, self.value = (nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3))
         self.query_global, self.key_global, self.value_global = (
             nn.Linear(model_dim, model_dim, bias=bias) for _ in range(3)
@@ -59,8 +57,8 @@ class LongformerAttention(nn.Module):
         for name, chosen in (("global_tokens", global_tokens), ("mask", mask)):
             if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")
-        q, k, v = (self._split(projection(x)) for projection in (self.query, self.key, self.value))
-        local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window, self.dilation)
+        q, k, v = (split_heads(projection(x), self.head_dim) for projection in (self.query, self.key, self.value))
+        local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window)
         most = 0 if global_tokens is None or x.shape[0] == 0 else int(global_tokens.sum(1).max())
         if global_tokens is None or most == 0:
             return self._merge(local(mask=_per_key(mask)), mask)
@@ -84,9 +82,9 @@ class LongformerAttention(nn.Module):
 
     def _attend_to_all(self, queries: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from N global tokens ``(B, N, C)`` to all of ``x (B, T, C)``: ``(B, H, N, D)``."""
-        q, key_mask = self._split(self.query_global(queries)), _per_key(mask)
+        q, key_mask = split_heads(self.query_global(queries), self.head_dim), _per_key(mask)
         if queries.shape[1] > self.head_dim or not is_plain_linear(self.key_global, self.value_global):
-            k, v = self._split(self.key_global(x)), self._split(self.value_global(x))
+            k, v = (split_heads(projection(x), self.head_dim) for projection in (self.key_global, self.value_global))
             return attention(q, k, v, mask=key_mask)
         # With few queries, q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: projecting
         # the queries and the outputs costs less than projecting all tokens. The keys' bias adds the same number to all
@@ -98,9 +96,6 @@ class LongformerAttention(nn.Module):
         out = means.unflatten(2, q.shape[1:3])[:, 0] @ self.value_global.weight.view(by_head).mT
         bias = self.value_global.bias
         return out if bias is None else out + bias.view(self.num_heads, 1, self.head_dim)
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def _merge(self, out: Tensor, mask: Tensor | None) -> Tensor:
         """The heads' outputs ``(B, H, T, D)`` side by side, zeros at padding, projected: ``(B, T, C)``."""

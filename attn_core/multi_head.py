@@ -71,8 +71,7 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         key_dim = model_dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
-        sizes = {"num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}
-        for name, size in sizes.items():
+        for name, size in {"num_kv_heads": num_kv_heads, "key_dim": key_dim, "value_dim": value_dim}.items():
             check_integer(name, size)
         if num_heads % num_kv_heads:
             raise ValueError(f"num_kv_heads: expected a number that divides num_heads {num_heads}, got {num_kv_heads}")
@@ -138,7 +137,10 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         with rollback_on_error([cache]):  # a call that failed can be made again
             before = cache.before
-            k, v = self._project(queries, self.key, self.key_norm, before), self._split(self.value(queries))
+            k, v = (
+                self._project(queries, self.key, self.key_norm, before),
+                self._split(self.value(queries)),
+            )
             q = k if self.key is self.query else self._project(queries, self.query, self.query_norm, before)
             return self._merge(cache.attend(self, q, k, v, mask=mask, bias=bias, lengths=lengths), queries)
 
@@ -232,13 +234,11 @@ class MultiHeadAttention(nn.Module):
         ).to(layer.out_proj.weight)
         own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
         weights = own if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
-        biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
-        with torch.no_grad():
-            for projection, weight, bias in zip((ours.query, ours.key, ours.value), weights, biases, strict=True):
-                projection.weight.copy_(weight)
-                if bias is not None:
-                    projection.bias.copy_(bias)
-        ours.out.load_state_dict(layer.out_proj.state_dict())
+        biases = () if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
+        state = {f"out.{name}": x for name, x in layer.out_proj.state_dict().items()}
+        for kind_of, tensors in (("weight", weights), ("bias", biases)):
+            state |= {f"{name}.{kind_of}": x for name, x in zip(("query", "key", "value"), tensors, strict=False)}
+        ours.load_state_dict(state)
         return ours.train(layer.training)
 
     extra_repr = settings

@@ -55,3 +55,8 @@ def like_projected(module: nn.Module) -> dict[str, Any]:
     device = like.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
     return {"dtype": dtype, "device": like.device}
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """``(B, n, heads · D)`` to ``(B, heads, n, D)``; a view."""
+    return x.unflatten(2, (-1, head_dim)).transpose(1, 2)

@@ -78,7 +78,7 @@ def ring_attention(
 
 
 class _Turns:
-    """Whose keys a process works on in each turn, and how these get on."""
+    """One process's way through the ring: which keys it works on in each turn, and how they travel on."""
 
     def __init__(self, rank: int, size: int, causal: bool, scale: float, group: Any) -> None:
         self.rank, self.size, self.causal, self.scale, self.group = rank, size, causal, scale, group

@@ -9,10 +9,10 @@ from tests.mechanisms.test_window import Largest
 HEADS, SIZE = 2, 3
 
 
-def layer(window=2, dilation=1, dtype=torch.float64):
+def layer(window=2, dtype=torch.float64):
     """One whose weights all differ, biases too."""
     torch.manual_seed(5)
-    made = LongformerAttention(HEADS * SIZE, HEADS, window, dilation=dilation)
+    made = LongformerAttention(HEADS * SIZE, HEADS, window)
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return made.to(dtype)
@@ -50,7 +50,7 @@ def expected(layer, x, marked, mask):
         for i in range(x.shape[1]):
             if not mask[b, i]:
                 continue
-            reach = [i + step * layer.dilation for step in range(-layer.window, layer.window + 1)]
+            reach = [i + step for step in range(-layer.window, layer.window + 1)]
             near = torch.tensor([j in reach for j in range(x.shape[1])])
             seen = mask[b] & (marked[b, i] | marked[b] | near)
             q, k, v = wide if marked[b, i] else local
@@ -59,14 +59,13 @@ def expected(layer, x, marked, mask):
     return layer.out(out)
 
 
-@pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("marks", ["none", "first", "ragged", "one row", "a hidden one", "all"])
-def test_equals_dense_attention_of_each_token_to_its_own_keys(marks, dilation):
-    made, (x, marked, mask) = layer(2, dilation), case(marks)
+def test_equals_dense_attention_of_each_token_to_its_own_keys(marks):
+    made, (x, marked, mask) = layer(2), case(marks)
     assert (made(x, marked, mask) - expected(made, x, marked, mask)).abs().max() < 1e-12
     full = torch.ones_like(mask)
     assert (made(x, marked) - expected(made, x, marked, full)).abs().max() < 1e-12
-    single = layer(2, dilation, torch.float32)(x.float(), marked, mask)
+    single = layer(2, torch.float32)(x.float(), marked, mask)
     assert (single - expected(made, x, marked, mask)).abs().max() < 1e-5
     if marks == "none":
         assert torch.equal(made(x, None, mask), made(x, marked, mask))
@@ -164,7 +163,7 @@ def test_starts_with_global_projections_that_are_copies():
     for name in ("query", "key", "value"):
         own, shared = getattr(made, f"{name}_global"), getattr(made, name)
         assert torch.equal(own.weight, shared.weight) and own.weight.data_ptr() != shared.weight.data_ptr()
-    assert "window=1, dilation=1" in repr(made)
+    assert "window=1" in repr(made)
     assert not any(name.endswith("bias") for name, _ in LongformerAttention(8, 2, 1, bias=False).named_parameters())
 
 
@@ -177,7 +176,6 @@ X = torch.zeros(2, 3, 8)
         (lambda: LongformerAttention(0, 2, 1), "model_dim: expected an integer of at least 1, got 0"),
         (lambda: LongformerAttention(8, 3, 1), "num_heads: expected a number that divides model_dim 8, got 3"),
         (lambda: LongformerAttention(8, 2, -1), "window: expected an integer of at least 0, got -1"),
-        (lambda: LongformerAttention(8, 2, 1, dilation=0), "dilation: expected an integer of at least 1, got 0"),
         (lambda: LongformerAttention(8, 2, 1)(X[..., :4]), r"x: expected a floating tensor .* \(batch, length, 8\)"),
         (lambda: LongformerAttention(8, 2, 1)(X.double()), "x: expected dtype torch.float32, the weights', got"),
         (

@@ -6,6 +6,7 @@ A server's batch is ragged: one request reads 200 tokens of its prompt while oth
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,36 +18,12 @@ from attn_core.contract import check_integer, shown
 from attn_core.mechanisms.dense import is_plain_softmax
 
 
-class _Batch:
-    """What the layers share: each row's position and slot, and the rows of each sequence beside its block table."""
+class _Batch(NamedTuple):
+    """What the layers share: each row's slot, and for the sequences that attend together their rows and blocks."""
 
-    def __init__(
-        self,
-        tables: BlockTables,
-        tokens: Mapping[int, range],
-        device: torch.device,
-        window: StreamingWindow | None,
-    ) -> None:
-        size, self.window = tables.block_size, window
-        self.positions: list[int] = []
-        slots: list[tuple[int, int]] = []
-        # Sequences with equally many new tokens attend together: those that decode, for instance.
-        alike: dict[int, list[tuple[int, list[int], int]]] = defaultdict(list)
-        for sequence, new in tokens.items():
-            blocks = tables.table(sequence)
-            unseen = range(0) if window is None else window.unseen(new.start, size)  # blocks that are not read
-            read = blocks[: unseen.start] + blocks[unseen.stop : -(-new.stop // size)]
-            alike[len(new)].append((len(self.positions), read, new.stop - len(unseen) * size))
-            self.positions += new
-            slots += [(blocks[i // size], i % size) for i in new]
-        self.slots = torch.tensor(slots, device=device)
-        self.groups = []
-        for count, members in alike.items():
-            first, used, lengths = zip(*members, strict=True)
-            width = max(map(len, used))
-            rows = torch.tensor(first, device=device)[:, None] + torch.arange(count, device=device)
-            table = torch.tensor([row + [0] * (width - len(row)) for row in used], device=device)
-            self.groups.append((rows, table, torch.tensor(lengths)))
+    slots: Tensor
+    groups: list[tuple[Tensor, Tensor, Tensor]]
+    window: StreamingWindow | None
 
 
 class PackedKVCache(Cache):
@@ -57,8 +34,8 @@ class PackedKVCache(Cache):
     sequence up to the token itself.
     """
 
-    def __init__(self, batch: _Batch, pool: BlockPool) -> None:
-        super().__init__(batch.positions, pool.keys.device)
+    def __init__(self, positions: list[int], batch: _Batch, pool: BlockPool) -> None:
+        super().__init__(positions, pool.keys.device)
         self.pool, self._batch = pool, batch
 
     @classmethod
@@ -80,35 +57,41 @@ class PackedKVCache(Cache):
         """
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
+        size, device = tables.block_size, pools[0].keys.device
         for pool in pools:
-            if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, tables.block_size):
-                expected = f"{tables.num_blocks} blocks of {tables.block_size} tokens, as the tables have"
+            if (len(pool.keys), pool.keys.shape[2]) != (tables.num_blocks, size):
+                expected = f"{tables.num_blocks} blocks of {size} tokens, as the tables have"
                 raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")
+        positions: list[int] = []
+        slots: list[tuple[int, int]] = []
+        # Sequences with equally many new tokens attend together: those that decode, for instance.
+        alike: dict[int, list[tuple[int, list[int], int]]] = defaultdict(list)
         for sequence, new in tokens.items():
             check_integer("tokens", new.stop, at_most=tables.length(sequence))
             if not new or new.step != 1 or new.start < 0:
                 raise ValueError(f"tokens: expected consecutive tokens of sequence {sequence}, got {new}")
-        batch = _Batch(tables, tokens, pools[0].keys.device, window)
-        return [cls(batch, pool) for pool in pools]
+            blocks = tables.table(sequence)
+            unseen = range(0) if window is None else window.unseen(new.start, size)  # blocks that are not read
+            read = blocks[: unseen.start] + blocks[unseen.stop : -(-new.stop // size)]
+            alike[len(new)].append((len(positions), read, new.stop - len(unseen) * size))
+            positions += new
+            slots += [(blocks[i // size], i % size) for i in new]
+        batch = _Batch(torch.tensor(slots, device=device), [], window)
+        for count, members in alike.items():
+            first, used, lengths = zip(*members, strict=True)
+            width = max(map(len, used))
+            rows = torch.tensor(first, device=device)[:, None] + torch.arange(count, device=device)
+            table = torch.tensor([row + [0] * (width - len(row)) for row in used], device=device)
+            batch.groups.append((rows, table, torch.tensor(lengths)))
+        return [cls(positions, batch, pool) for pool in pools]
 
-    def attend(
-        self,
-        layer: CachedLayer,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, layer: CachedLayer, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
 
-        Raises also for a layer with another mechanism, or whose positions add to the scores, and for other arguments.
+        Raises also for another mechanism, for positions that add to the scores, and for all other arguments.
         """
-        if bias is None and layer.positions is not None:
-            bias = layer.positions.bias(self.lengths, self.lengths)
-        if not is_plain_softmax(layer.mechanism) or mask is not None or bias is not None or lengths is not None:
+        added = None if layer.positions is None else layer.positions.bias(self.lengths, self.lengths)
+        if not is_plain_softmax(layer.mechanism) or any(x is not None for x in (added, *refused.values())):
             expected = "Dense() without a soft cap, a mask or a bias beside rows of single tokens"
             raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
         self.pool.write(self._batch.slots, k.flatten(1, 2), v.flatten(1, 2))

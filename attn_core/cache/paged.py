@@ -12,25 +12,11 @@ from torch import Tensor
 
 from attn_core import masks
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
+from attn_core.cache.paged_tiles import seen, tiled_attention
 from attn_core.cache.protocol import check_like
-from attn_core.contract import (
-    accum_dtype,
-    check_integer,
-    check_integers,
-    check_lengths,
-    check_scale,
-    kind,
-    without_autocast,
-)
+from attn_core.contract import check_integer, check_integers, check_lengths, check_scale, kind, without_autocast
 from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import attention
-from attn_core.mechanisms.online import OnlineSoftmax
-
-_TILE = 2**19
-"""Numbers in a tile of keys, values or scores at most: 2 MiB in float32, which stay in a core's cache."""
-
-_QUERY_TILE = 128
-"""Queries of a row at most that read the cache together, which bounds what is kept for them."""
 
 
 def gathered_attention(
@@ -44,29 +30,16 @@ def gathered_attention(
     window: StreamingWindow | None = None,
 ) -> Tensor:
     """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
-    k, v = (gather(store, table, lengths) for store in (keys, values))
-    before = (lengths - q.shape[2]).to(
-        q.device, non_blocking=True
-    )  # so many of the row's keys come before its first query
-    mask = masks.causal(q.shape[2], k.shape[2], before)
-    if window is not None:
-        past = masks.causal(q.shape[2], k.shape[2], before - window.size)  # what comes before each query's window
-        mask &= ~past | (torch.arange(k.shape[2], device=k.device) < window.sinks)
-    return attention(q, k, v, mask=mask, scale=scale)
-
-
-def gather(store: Tensor, table: Tensor, lengths: Tensor) -> Tensor:
-    """What ``store (N, G, block_size, D)`` holds of each row of the table: ``(B, G, longest, D)``, then zeros."""
-    longest, block_size = max(lengths.tolist(), default=0), store.shape[2]
+    lengths_there = lengths.to(q.device, non_blocking=True)
+    longest, block_size = max(lengths.tolist(), default=0), keys.shape[2]
     table = table[:, : -(-longest // block_size)]
-    # Masks are made where the lengths are: on the CPU, nothing waits for the table's device.
-    blocks_used, used = (
-        masks.length_mask(counts, most).to(table.device, non_blocking=True)
-        for counts, most in ((-(-lengths // block_size), table.shape[1]), (lengths, longest))
-    )
-    blocks = store[table.where(blocks_used, 0)]  # (B, M, G, block_size, D)
-    slots = blocks.transpose(1, 2).flatten(2, 3)[:, :, :longest]
-    return slots.where(used[:, None, :, None], 0.0)
+    slots = torch.arange(table.shape[1] * block_size, device=q.device)
+    used = slots < lengths_there[:, None]
+    blocks = table.where(used[:, ::block_size], 0)  # entries that are not used name block 0, which always exists
+    # (B, M, G, block_size, ·) to (B, G, S, ·), with zeros where nothing of the row lies
+    k, v = (store[blocks].transpose(1, 2).flatten(2, 3).where(used[:, None, :, None], 0.0) for store in (keys, values))
+    ends = lengths_there[:, None] + torch.arange(1 - q.shape[2], 1, device=q.device)
+    return attention(q, k, v, mask=seen(slots, ends, window)[:, None], scale=scale)
 
 
 def paged_attention(
@@ -106,81 +79,17 @@ def paged_attention(
     """
     _check(q, keys, values, table, lengths)
     check_scale(scale)
+    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
     if q.device.type == "cuda":
         from attn_core.cache.paged_triton import split_attention, suits  # triton may be absent
 
         if suits(q, keys, values):
             with torch.no_grad():
-                scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
                 return split_attention(q, keys, values, table, lengths, scale, window=window)
     if not in_tiles(q.device):
         with torch.no_grad(), without_autocast(q):
             return gathered_attention(q, keys, values, table, lengths, scale=scale, window=window)
-    # The entries that are not used name block 0, which always exists.
-    table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
-    tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
-    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
-    out = q.new_zeros(*q.shape[:3], values.shape[3])
-    buffer = keys.new_empty(max(_TILE, per_token * keys.shape[2]))  # each tile of keys or values lies here
-    with without_autocast(q):  # it would take the products back to half precision
-        for begin in range(0, tokens, _QUERY_TILE):
-            end = min(begin + _QUERY_TILE, tokens)
-            counts = [length - (tokens - end) for length in lengths.tolist()]  # of keys, to this tile's last query
-            left = sorted((row for row, count in enumerate(counts) if count > 0), key=counts.__getitem__, reverse=True)
-            per_key = max(per_token, q.shape[1] * (end - begin))
-            while left:  # long rows are read one by one, and of shorter ones as many together as fill a tile
-                several = max(1, _TILE // (per_key * counts[left[0]]))
-                rows, left = left[:several], left[several:]
-                width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
-                lengths_seen = [counts[row] for row in rows]
-                out[rows, :, begin:end] = _attend(
-                    q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer, window
-                )
-    return out
-
-
-def _attend(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    table: Tensor,
-    lengths: list[int],
-    scale: float,
-    width: int,
-    buffer: Tensor,
-    window: StreamingWindow | None,
-) -> Tensor:
-    """``paged_attention`` of some rows, ``width`` blocks of each at a time."""
-    (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
-    dtype = accum_dtype(q)
-    # The query heads that read one key head become further queries of that head, so that each key is read once.
-    queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
-    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=dtype, device=q.device)
-    visible = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
-    head = torch.arange(groups, device=q.device)[:, None]
-    table = table[:, : -(-max(lengths) // block_size)]
-    for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
-        index = (blocks[:, None] * groups + head).flatten()  # of a pool seen as one row a block and head
-        start, stop = first * block_size, (first + blocks.shape[1]) * block_size
-        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(dtype).mT
-        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(dtype)
-        if stop > min(lengths) - tokens + 1:  # some query does not see all of the tile
-            hidden = torch.arange(start, stop, device=q.device) >= visible[..., None]
-            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
-            for row, length in enumerate(lengths):  # a weight of 0 does not silence NaN in a slot never written
-                tile[row, :, max(length - start, 0) :].zero_()
-        if window is not None and start < max(lengths) - window.size:
-            slots = torch.arange(start, stop, device=q.device)
-            hidden = (slots >= window.sinks) & (slots < visible[..., None] - window.size)
-            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
-        online.add(scores, tile)
-    return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
-
-
-def _read(store: Tensor, index: Tensor, buffer: Tensor) -> Tensor:
-    rows = store.view(store.shape[0] * store.shape[1], -1)
-    out = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
-    return torch.index_select(rows, 0, index, out=out)
+    return tiled_attention(q, keys, values, table, lengths, scale, window)
 
 
 def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor) -> None:

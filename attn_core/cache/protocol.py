@@ -1,6 +1,6 @@
 """What a layer keeps between two calls: the protocol of all caches, and what they share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from attn_core.contract import check_integers, check_lengths, kind
 class CachedLayer(Protocol):
     """What a cache knows of the layer that calls it."""
 
-    mechanism: Callable[..., Tensor]
+    mechanism: Any
     positions: Any
 
     def attend_heads(self, q: Tensor, k: Tensor, v: Tensor, *, before: Tensor | None = None, **options: Any) -> Tensor:

@@ -8,7 +8,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_core import attention, device, masks
-from attn_core.cache import BlockPool, BlockTables, KVCache, as_tensors, gathered_attention, paged, paged_attention
+from attn_core.cache import (
+    BlockPool,
+    BlockTables,
+    KVCache,
+    as_tensors,
+    gathered_attention,
+    paged_attention,
+    paged_tiles,
+)
 from tests import reference
 
 HEADS = {"one key head a query head": (4, 4), "grouped": (4, 2), "multi-query": (4, 1)}
@@ -120,8 +128,8 @@ def test_tiles_change_nothing(monkeypatch, heads, tokens):
     pool, *where = scattered(k, v, lengths, 2)
     wanted = expected(q, k, v, lengths)
     for tile in (1, 2**8, 2**10):
-        monkeypatch.setattr(paged, "_TILE", tile)
-        monkeypatch.setattr(paged, "_QUERY_TILE", 3)
+        monkeypatch.setattr(paged_tiles, "_TILE", tile)
+        monkeypatch.setattr(paged_tiles, "_QUERY_TILE", 3)
         assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
     monkeypatch.setattr(device, "TILED", ())
     assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
