@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import pytest
@@ -110,11 +109,6 @@ def test_a_vanishing_temperature_takes_the_likeliest(temperature):
     logits = 5 * torch.randn(50, 30, generator=seeded())
     assert torch.equal(Sampler(temperature=temperature)(logits), logits.argmax(-1))
     assert torch.equal(argmax(logits), logits.argmax(-1))
-
-
-def test_a_sampler_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Sampler().temperature = 2.0
 
 
 # Drawing whole sentences.
