@@ -261,28 +261,3 @@ def test_forced_heads_keep_what_forced_attention_averages():
         query, _ = model.decoder.rnn(model.decoder.embedding(torch.tensor([[Vocab.BOS]])), state.hidden[None])
         first = model.decoder.attention.query(query)[0, 0].view(2, 1, 4) @ state.keys[0].mT / 2
         assert torch.allclose(first.softmax(-1)[:, 0], weights[:, 0], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: greedy(TableModel(), rows, ones, max_length=0),
-            "max_length: expected an integer of at least 1, got 0",
-        ),
-        (lambda: beam(TableModel(), rows, ones, max_length=-1), "max_length: expected an integer of at least 1"),
-        (lambda: beam(TableModel(), rows, ones, max_length=3, beam_size=0), "beam_size: expected an integer .* got 0"),
-        (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=-1.0), "length_penalty: .* got -1.0"),
-        (lambda: beam(TableModel(), rows, ones, max_length=3, length_penalty=float("nan")), "length_penalty: .* nan"),
-        (lambda: translate(small(), [("a",), ()], english, french), r"sentences: expected words, .*, got \(\)"),
-        (lambda: translate(small(), [("a",)], english, french, beam_size=0), "beam_size: expected an integer"),
-        (lambda: translate(small(), [("a",)], english, french, batch_size=0), "batch_size: expected an integer"),
-        (
-            lambda: teacher_forced_attention(small(FixedContextDecoder), pairs, english, french),
-            r"model: expected one module .* \[\]",
-        ),
-    ],
-)
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

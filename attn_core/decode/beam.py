@@ -27,8 +27,8 @@ def beam(
 
     Hypotheses are compared by log-probability divided by their length (<eos> counted) to the power of
     ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. A sentence
-    is searched until no beginning can still overtake its best ended hypothesis, or until ``max_length`` tokens; if
-    none has ended by then, the best beginning is returned, marked unfinished. Shapes and the rest as ``greedy``.
+    is searched until no beginning can still overtake its best ended hypothesis. Where none has ended within
+    ``max_length`` tokens, the best beginning is returned, marked unfinished. The rest as ``greedy``.
 
     Source: Wu et al. 2016, section 7 (pruning and normalising by length).
     """

@@ -54,8 +54,7 @@ def top_p(logits: Tensor, p: float) -> Tensor:
 class Sampler:
     """Draws a token from the model's distribution: sharpened by ``temperature``, then cut by ``top_k`` and ``top_p``.
 
-    Logits are divided by ``temperature``: below 1 likely tokens become likelier, above 1 less so. ``generator`` makes
-    the draws repeatable; without one they follow PyTorch's global seed. A ``Pick``.
+    ``generator`` makes the draws repeatable; without one they follow PyTorch's global seed. A ``Pick``.
 
     Source: Holtzman et al. 2020, sections 3.1 to 3.3.
     """

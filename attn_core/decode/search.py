@@ -44,10 +44,9 @@ def sample(
     begin_id: int = BOS,
     end_ids: Sequence[int] = (EOS,),
 ) -> list[Hypothesis]:
-    """Draw one sentence for each source: ``greedy``, but at each step with the token that ``pick`` takes.
+    """``greedy``, but at each step with the token that ``pick`` takes, by default from the model's own distribution.
 
-    ``pick`` is ``Sampler()`` by default, the model's own distribution. ``log_probability`` is always the model's, not
-    that of a distribution which a sampler has sharpened or cut. Shapes and the rest as ``greedy``.
+    ``log_probability`` is always the model's, not that of a distribution which a sampler has sharpened or cut.
     """
     check_integer("max_length", max_length)
     check_integer("begin_id", begin_id, at_least=0)

@@ -1,5 +1,6 @@
 """Bahdanau's decoder: the state before a word asks the source what to write."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,9 @@ class BahdanauState(NamedTuple):
         """These rows of the batch."""
         hidden = tuple(layer[rows] for layer in self.hidden)
         return BahdanauState(hidden, self.memory.select(rows), self.keys[rows], self.weights[rows])
+
+
+Look = Callable[[BahdanauState], tuple[Tensor, Tensor]]
 
 
 class BahdanauDecoder(Decoder):
@@ -80,19 +84,25 @@ class BahdanauDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
+        logits, weights = self._through(memory, target, self._attend)
+        if is_captured(self):
+            record(self, weights[:, None])
+        return logits
+
+    def _through(self, memory: Memory, target: Tensor, look: Look) -> tuple[Tensor, Tensor]:
+        """Logits of a whole target, and the weights ``(B, T, S)`` of what ``look`` finds for each state."""
         embedded = self._embed_target(target, memory)
         state = self.init_state(memory)
         hiddens, contexts, maps = [], [], []
         for token in embedded.unbind(1):
-            context, weights = self._attend(state)
+            context, weights = look(state)
             state = self._read(token, context, weights, state)
             hiddens.append(state.hidden[-1])
             contexts.append(context)
             maps.append(weights)
-        if is_captured(self):
-            record(self, torch.stack(maps, dim=1)[:, None])
         # One product over the whole target is far quicker than one per step.
-        return self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
+        logits = self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
+        return logits, torch.stack(maps, dim=1)
 
     def _attend(self, state: BahdanauState) -> tuple[Tensor, Tensor]:
         """The context ``(B, C)`` that the top layer's state asks for, and the weights ``(B, S)`` behind it."""

@@ -74,8 +74,6 @@ class DeepOutput(nn.Module):
 
     def __init__(self, vocab_size: int, input_dim: int, hidden_dim: int) -> None:
         super().__init__()
-        for name, size in {"vocab_size": vocab_size, "input_dim": input_dim, "hidden_dim": hidden_dim}.items():
-            check_integer(name, size)
         self.hidden = nn.Linear(input_dim, 2 * hidden_dim)
         self.logits = nn.Linear(hidden_dim, vocab_size)
 

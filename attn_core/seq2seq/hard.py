@@ -37,24 +37,20 @@ class HardDecoder(BahdanauDecoder):
 
     def draw(self, memory: Memory, target: Tensor) -> Draws:
         """A pass over ``target (B, T)`` with one source word drawn for each of its words."""
-        embedded = self._embed_target(target, memory)
-        state = self.init_state(memory)
-        hiddens, contexts, probabilities, positions = [], [], [], []
-        for token in embedded.unbind(1):
+        probabilities: list[Tensor] = []
+        positions: list[Tensor] = []
+
+        def look(state: BahdanauState) -> tuple[Tensor, Tensor]:
             probability = self._probability(state)
-            # In float32: drawn from half precision, a small weight might never come.
-            position = torch.multinomial(probability.detach().float(), 1)[:, 0]
-            context, weights = self._look_at(position, state)
-            state = self._read(token, context, weights, state)
-            hiddens.append(state.hidden[-1])
-            contexts.append(context)
             probabilities.append(probability.float())
-            positions.append(position)
-        logits = self.output(torch.stack(hiddens, dim=1), torch.stack(contexts, dim=1), embedded)
-        probability = torch.stack(probabilities, dim=1)
+            # In float32: drawn from half precision, a small weight might never come.
+            positions.append(torch.multinomial(probability.detach().float(), 1)[:, 0])
+            return self._look_at(positions[-1], state)
+
+        logits, _ = self._through(memory, target, look)
+        probability, drawn = torch.stack(probabilities, dim=1), torch.stack(positions, dim=1)
         # A word that is masked has probability 0, and 0 · log 0 is to be 0, its gradient too.
         logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
-        drawn = torch.stack(positions, dim=1)
         log_probability = logs.gather(-1, drawn[..., None])[..., 0]
         return Draws(logits, drawn, log_probability, -(probability * logs).sum(-1))
 

@@ -38,8 +38,8 @@ class LocalMonotonic(nn.Module):
 class LocalPredictive(nn.Module):
     """The window of local-p: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
 
-    p lies between 0 and the sentence's length, <eos> counted; the standard deviation is half of ``half_width``. A
-    window alone passes no gradient to p, since its edges jump; the Gaussian is what p is learned through.
+    p lies between 0 and the sentence's length; the standard deviation is half of ``half_width``. The window's edges
+    pass no gradient to p, so it learns through the Gaussian.
 
     Source: Luong et al. 2015, eq. 9 and 10.
     """
@@ -90,16 +90,14 @@ class LuongDecoder(Decoder):
     """A GRU decoder that asks the source after it has read the last word.
 
     The query is the current hidden state; what it finds goes to the read-out, tanh(W [context; state]), and not into
-    the GRU. So without input feeding the GRU runs over a whole target at once and all its queries are answered
-    together. With ``input_feeding`` the read-out enters the GRU at the next step, which tells it where it has looked,
-    and a target is then read word by word.
+    the GRU, which therefore runs over a whole target at once. With ``input_feeding`` the read-out enters the GRU at the
+    next step, which tells it where it has looked, and a target is then read word by word.
 
     ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` where these are
     equal, ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, which the paper calls concat. ``window`` limits
     the view; without one attention is global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
 
-    Source: Luong et al. 2015, section 3; input feeding: section 3.3. Its networks are LSTMs, ours are GRUs; the first
-    state is made as Bahdanau's.
+    Source: Luong et al. 2015, section 3 (input feeding: 3.3), with GRUs instead of LSTMs, and Bahdanau's first state.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,16 +27,14 @@ T = TypeVar("T")
 class Engine:
     """Serves a ``LanguageModel`` to many requests at once: continuous batching over a paged cache.
 
-    The cache has ``num_blocks`` blocks of ``block_size`` tokens, and is all the memory that requests take. Each
-    ``step`` reads at most ``token_budget`` tokens, of decoding requests and of prompts together, in one call of the
-    model without padding (``PackedKVCache``). With ``prefix_caching``, prompts that begin alike share the blocks of
-    their beginning, even when one comes after the other has finished (``PrefixTables``). ``decode`` turns token ids
-    into text, for requests with stop strings. A ``drafter`` makes decoding speculative. ``pool`` is what
-    stores keys and values: ``QuantisedBlockPool`` does so in 8 bits. With a ``window`` every token attends to the first
-    and the last of those before it, and a request holds a bounded number of blocks, however long its text grows.
+    The cache has ``num_blocks`` blocks of ``block_size`` tokens. Each ``step`` reads at most ``token_budget`` tokens,
+    of decoding requests and of prompts together, in one call of the model without padding (``PackedKVCache``). With
+    ``prefix_caching``, prompts that begin alike share the blocks of their beginning (``PrefixTables``). ``decode``
+    turns token ids into text, for requests with stop strings. A ``drafter`` makes decoding speculative. ``pool`` is
+    what stores keys and values: ``QuantisedBlockPool`` does so in 8 bits. With a ``window`` every token attends to the
+    first and the last of those before it, and a request holds a bounded number of blocks.
 
-    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them; with 8 bits
-    they do unless rounding decides. With a window they are those of a model whose layers have it.
+    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
     A step either happens or does not, whatever is raised in it, an interrupt included: all requests and random
     generators are then as they were, but for requests that were preempted or admitted, and the step can be taken again.
@@ -44,8 +42,8 @@ class Engine:
     Functions that a step calls, ``decode`` for example, must not call the engine.
 
     Raises:
-        ValueError: if ``PagedModel`` refuses ``model``, a size is below 1, ``token_budget`` is too small for one
-            request with its drafts, or ``num_blocks`` for the window.
+        ValueError: if ``PagedModel`` refuses ``model``, a size is below 1, or ``token_budget`` (with drafts) or
+            ``num_blocks`` (with a window) is too small for one request.
     """
 
     def __init__(
@@ -133,10 +131,7 @@ class Engine:
             self.step()
 
     def step(self) -> dict[Completion, list[int]]:
-        """One call of the model for a batch that the scheduler chooses: the new tokens of each request that got some.
-
-        If it fails, the step can be taken again.
-        """
+        """One call of the model for a batch that the scheduler chooses: the new tokens of those that got some."""
         return self._whole(self._step)
 
     def _whole(self, change: Callable[[], T], *waiting: Completion) -> T:
@@ -151,9 +146,9 @@ class Engine:
             raise
         return result
 
-    def _kept(self, *waiting: Completion) -> Undo:
-        undo = Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting)
-        undo.keep(self, names=("drafted", "accepted"))
+    def _kept(self, *waiting: Completion, generators: Iterable[torch.Generator] = ()) -> Undo:
+        undo = Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting, generators=generators)
+        undo.keep(self, ("drafted", "accepted"))
         return undo
 
     def _recover(self) -> None:
@@ -178,9 +173,8 @@ class Engine:
         # From here on blocks are written to. Those that others have lost hold their tokens no more, so what the
         # schedule has changed stays, and only the reading is taken back.
         begins = {completion: self.tables.length(completion.sequence) - tokens for completion, tokens in plan.items()}
-        undo = self._kept()
-        undo.keep_random({self._generator(one.sampler) for one in plan if one.sampler is not None})
-        self._undo = undo, begins
+        generators = {self._generator(one.sampler) for one in plan if one.sampler is not None}
+        self._undo = self._kept(generators=generators), begins
         with evaluating(self._modules):
             taken = self._read(begins)
         new = {}

@@ -13,18 +13,15 @@ class Undo:
     ever changed, and ``restore`` may be called again until it has returned.
     """
 
-    def __init__(self, *objects: object) -> None:
+    def __init__(self, *objects: object, generators: Iterable[torch.Generator] = ()) -> None:
         self._held: list[tuple[object, dict[str, Any]]] = []
-        self._random: list[tuple[torch.Generator, torch.Tensor]] = []
-        self.keep(*objects)
+        self._random = [(generator, generator.get_state()) for generator in generators]
+        for one in objects:
+            self.keep(one, vars(one))
 
-    def keep(self, *objects: object, names: Iterable[str] | None = None) -> None:
-        """Copy these attributes of each, or all, and the lists and dictionaries among them."""
-        self._held += [(x, {name: _copied(getattr(x, name)) for name in names or vars(x)}) for x in objects]
-
-    def keep_random(self, generators: Iterable[torch.Generator]) -> None:
-        """Copy the states of these random generators."""
-        self._random += [(generator, generator.get_state()) for generator in generators]
+    def keep(self, one: object, names: Iterable[str]) -> None:
+        """Copy these attributes, and the lists and dictionaries among them."""
+        self._held.append((one, {name: _copied(getattr(one, name)) for name in names}))
 
     def restore(self) -> None:
         """Put everything back. A list stays the object that it is, since callers may hold one."""

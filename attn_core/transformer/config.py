@@ -17,9 +17,9 @@ class TransformerConfig:
     ``vocab_size`` is the target's; ``source_vocab_size`` the source's, None where both share one vocabulary and one
     embedding. ``num_layers`` counts for each stack. ``num_kv_heads`` below ``num_heads`` is grouped-query attention.
     ``dropout`` acts on embeddings, in the feed-forward network, and on what each sublayer adds. With ``norm_first``
-    layer norm stands before each sublayer and once at the end of a stack (pre-norm, as most models since 2019); without
-    it after each sum (post-norm, as published). With ``share_query_key`` queries and keys of each self-attention have
-    one projection, as ``LSHAttention`` needs; those of a cross-attention keep two.
+    layer norm stands before each sublayer and once at the end of a stack (pre-norm); without it after each sum
+    (post-norm). With ``share_query_key`` queries and keys of each self-attention have one projection, as
+    ``LSHAttention`` needs.
 
     The defaults are those of 2017. A model of the Llama family has ``norm_first=True``, ``norm=nn.RMSNorm`` (with its
     epsilon: ``partial(nn.RMSNorm, eps=1e-5)``), ``feed_forward=SwiGLU``, ``bias=False`` and ``scale_embedding=False``.
@@ -30,10 +30,7 @@ class TransformerConfig:
     projection, and ``scale_embedding`` multiplies embeddings by √C. With ``soft_cap`` c a logit x of a token becomes
     c · tanh(x / c), which keeps its size below c.
 
-    Raises:
-        ValueError: if a size is below 1, a flag not True or False, ``dropout`` outside [0, 1), ``norm``,
-            ``feed_forward`` or ``attention`` no function that makes one, or ``soft_cap`` no number above 0. Whether the
-            sizes fit together is for ``attention`` to say, when a model is made.
+    Whether the sizes fit together is for ``attention`` to say, when a model is made.
 
     Source: Vaswani et al. 2017, section 3 and table 3; Xiong et al. 2020 (where the norm stands); Gemma Team 2024,
     section 2 (soft cap).
@@ -62,8 +59,8 @@ class TransformerConfig:
         for name in ("source_vocab_size", "num_kv_heads"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
-        flags = ("norm_first", "share_query_key", "bias", "scale_embedding")
-        check_flags(**{name: getattr(self, name) for name in flags})
+        for name in ("norm_first", "share_query_key", "bias", "scale_embedding"):
+            check_flags(**{name: getattr(self, name)})
         check_dropout(self.dropout)
         for name in ("norm", "feed_forward", "attention"):
             check_factory(name, getattr(self, name))

@@ -1,7 +1,6 @@
 """Hard attention: its draws against counts, its gradient against the sum over every possible draw."""
 
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -230,16 +229,3 @@ def test_its_captured_weights_are_ones_and_zeros():
     (weights,) = maps["decoder"]
     assert set(weights.unique().tolist()) == {0.0, 1.0}
     assert torch.equal(weights.sum(-1), torch.ones(2, 1, 3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    ("loss", "model", "message"),
-    [
-        (reinforce_loss, BahdanauDecoder, "model: expected a HardDecoder as its decoder, got BahdanauDecoder"),
-        (partial(reinforce_loss, discount=1.5), HardDecoder, "discount: expected a number from 0 to 1, got 1.5"),
-        (partial(reinforce_loss, entropy_weight=-1.0), HardDecoder, "entropy_weight: expected .* got -1.0"),
-    ],
-)
-def test_wrong_input_is_named(loss, model, message):
-    with pytest.raises(ValueError, match=message):
-        loss(build(model), batch_of([0], 2))

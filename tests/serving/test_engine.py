@@ -249,43 +249,11 @@ def test_the_same_seed_gives_the_same_tokens_whatever_is_served_beside_it():
         assert [completion.ids for completion in mixed[1::2]] == alone
 
 
-def test_it_ends_at_a_stop_token_and_with_a_stop_string():
+def test_it_ends_at_a_stop_token():
     free = served([Request([3, 5], 12, stop_ids=())])[0].ids
     stop = free[4]
     at_token = served([Request([3, 5], 12, stop_ids=[stop])])[0]
     assert at_token.ids == free[: free.index(stop)] and at_token.finish_reason == "stop"
-    text = "".join(map(chr, [97 + token for token in free]))
-    string = text[5:7]
-    engine = Engine(shared_model(), num_blocks=9, decode=lambda ids: "".join(chr(97 + token) for token in ids))
-    completion = engine.add(Request([3, 5], 12, stop_ids=(), stop_strings=["no such", string]))
-    engine.run()
-    assert completion.ids == free[: text.index(string) + 2] and completion.finish_reason == "stop"
-    assert completion.text == text[: text.index(string)]
-
-
-def test_an_error_of_one_request_reaches_no_other():
-    def decode(ids):
-        raise KeyError("no such token")
-
-    engine = Engine(shared_model(), num_blocks=9, decode=decode)
-    good, bad = engine.add(GOOD), engine.add(Request([3, 5], 12, stop_strings=["a"]))
-    engine.run()
-    expect_plain(good)
-    assert bad.finish_reason == "error" and "no such token" in str(bad.error)
-    with pytest.raises(KeyError, match="no such token"):
-        list(engine.stream(bad.request))
-
-
-def test_logits_that_are_no_numbers_end_a_request_with_an_error():
-    model = small_model(1)
-    engine = Engine(model, num_blocks=9)
-    with torch.no_grad():
-        model.embedding.tokens.weight[3] = math.nan  # of every request's logits
-    completions = [engine.add(Request([1, 2], 4, sampler)) for sampler in (Sampler(), None)]
-    engine.run()
-    for completion in completions:
-        assert completion.finish_reason == "error" and "got NaN" in str(completion.error) and not completion.ids
-    assert engine.tables.free_blocks == 9
 
 
 @pytest.mark.parametrize("positions", [None, lambda: Learned(12, 16)], ids=["sinusoidal", "learned"])

@@ -8,16 +8,16 @@ import torch
 
 from attn_core.cache import StreamingWindow
 from attn_core.decode import Sampler
-from attn_core.serving import DraftModel, Engine, PromptLookup, Request
-from tests.serving.models import plain, shared_model, small_model
+from attn_core.serving import Engine, PromptLookup, Request
+from tests.serving.models import Guesses, plain, shared_model, small_model
 
 OTHER = small_model(0, num_layers=1)
-PARTS = ("/attn_core/serving/", "/attn_core/cache/block_tables", "/attn_core/decode/hypothesis")
+PARTS = ("/attn_core/serving/", "/attn_core/cache/block_tables", "/attn_core/evaluation")
 GOOD = Request([3, 5, 7], 9)
 SETTINGS = {
     "plain": {"num_blocks": 6},
     "lookup": {"num_blocks": 6, "drafter": PromptLookup(2)},
-    "draft model, window": {"num_blocks": 9, "drafter": DraftModel(OTHER, 2), "window": StreamingWindow(4, 1)},
+    "guesses, window": {"num_blocks": 9, "drafter": Guesses(2, model=OTHER), "window": StreamingWindow(4, 1)},
 }
 
 
@@ -165,13 +165,3 @@ def test_the_error_of_one_request_is_its_own(options, bad, message):
     assert failed.finish_reason == "error" and engine.tables.free_blocks == 9
     with pytest.raises(type(failed.error), match=message):
         list(engine.stream(bad))
-
-
-def test_a_draft_model_without_finite_logits_ends_the_requests_with_an_error():
-    broken = small_model(0, num_layers=1)
-    with torch.no_grad():
-        broken.embedding.tokens.weight[3] = torch.nan
-    engine = Engine(shared_model(), num_blocks=9, drafter=DraftModel(broken, 2))
-    completions = [engine.add(Request([4], 5, sampler, stop_ids=())) for sampler in (None, Sampler())]
-    engine.run()
-    assert all(one.finish_reason == "error" and "logits: expected" in str(one.error) for one in completions)

@@ -129,13 +129,3 @@ def test_the_engine_reads_a_shared_beginning_once():
         reused[prefix_caching] = engine.scheduler.reused
         assert engine.tables.free_blocks == 30
     assert reused == {True: 3 * 8, False: 0}
-
-
-def test_a_preempted_request_finds_what_it_has_read():
-    engine = Engine(shared_model(), num_blocks=6, block_size=2)
-    completions = [engine.add(Request([token, 7], 9, stop_ids=())) for token in (3, 4)]
-    engine.run()
-    assert engine.scheduler.preemptions > 0
-    assert engine.scheduler.reused > 0
-    for completion in completions:
-        assert completion.ids[:3] == plain(completion.request.prompt, 3)[0][:3]

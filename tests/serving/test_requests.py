@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attn_core.decode import Sampler, generate
-from attn_core.serving import DraftModel, Engine, PromptLookup, Request
-from tests.serving.models import shared_model, small_model
+from attn_core.serving import Engine, PromptLookup, Request
+from tests.serving.models import Guesses, shared_model, small_model
 
 OTHER = small_model(0, num_layers=1)
 
@@ -44,7 +44,7 @@ def test_text_and_stream_end_before_the_stop_string(begin, length, drafter):
 
 
 @pytest.mark.parametrize("sampler", [None, Sampler()])
-@pytest.mark.parametrize("drafter", [None, PromptLookup(3), DraftModel(OTHER, 3)], ids=["none", "lookup", "model"])
+@pytest.mark.parametrize("drafter", [None, PromptLookup(3), Guesses(3, model=OTHER)], ids=["none", "lookup", "model"])
 def test_biases_and_a_least_number_of_tokens_hold_for_every_way_to_choose(sampler, drafter):
     bias = {token: -math.inf if token % 2 else 30.0 for token in range(5)}
     for seed in range(3):
@@ -66,7 +66,7 @@ def test_greedy_tokens_with_a_bias_are_those_of_the_biased_logits():
         return logits.argmax(-1)
 
     (found,) = generate(shared_model(), [[3, 5]], max_new_tokens=9, pick=biased, end_ids=())
-    for drafter in (None, DraftModel(shared_model(), 2)):
+    for drafter in (None, Guesses(2, model=shared_model())):
         assert served([Request([3, 5], 9, stop_ids=(), logit_bias=bias)], drafter=drafter)[0].ids == found.ids
 
 

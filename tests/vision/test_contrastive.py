@@ -150,19 +150,3 @@ def test_zero_shot_takes_the_nearest_caption():
     for row in range(40):
         products = [(seen[row] @ vector).item() for vector in read]
         assert found[row] == products.index(max(products))
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: build(temperature=0.0), "temperature: expected a finite number of at least .01"),
-        (lambda: build(temperature=math.nan), "temperature: expected a finite number"),
-        (lambda: ContrastivePair(build().images, build().texts, shared_dim=0), "shared_dim: expected an integer"),
-        (lambda: build()(images(), TOKENS + 9, LENGTHS), "tokens: expected token ids"),
-        (lambda: zero_shot(build(), images(), [()], Vocab([("a",)])), "tokens: expected at least one word"),
-        (lambda: build()(images()[:, :2], TOKENS, LENGTHS), "images: expected 3 channels"),
-    ],
-)
-def test_refuses(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

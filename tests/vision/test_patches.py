@@ -103,27 +103,3 @@ def test_dropout_acts_on_the_embedded_patches():
     model.stack.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     model(torch.randn(8, 3, 12, 12))
     assert (seen[0] == 0).float().mean().item() == pytest.approx(0.5, abs=0.1)
-
-
-IMAGES = torch.randn(2, 3, 12, 12)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: PatchEmbedding(0, 4), "patch_size: expected an integer of at least 1"),
-        (lambda: PatchEmbedding(4, 0), "model_dim: expected an integer of at least 1"),
-        (lambda: PatchEmbedding(4, 4, channels=0), "channels: expected an integer of at least 1"),
-        (lambda: PatchEmbedding(5, 4)(IMAGES), "images: expected sides that 5 divides"),
-        (lambda: PatchEmbedding(4, 4)(IMAGES[:, :1]), "images: expected 3 channels"),
-        (lambda: PatchEmbedding(4, 4)(IMAGES[0]), "images: expected a floating tensor"),
-        (lambda: PatchEmbedding(4, 4)(IMAGES.long()), "images: expected a floating tensor .* got torch.int64"),
-        (lambda: PatchEmbedding(4, 4)(IMAGES[:0]), "images: expected sides"),
-        (lambda: VisionTransformer(CONFIG, image_size=12, patch_size=5), "image_size: expected a multiple of"),
-        (lambda: vit().float()(IMAGES[..., :8, :8]), "images: expected sides of 12 pixels, got .8, 8."),
-        (lambda: vit().float()(IMAGES.reshape(1, 3, 24, 12)), "images: expected sides of 12 pixels"),
-    ],
-)
-def test_refuses(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
