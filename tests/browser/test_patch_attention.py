@@ -177,6 +177,7 @@ def test_each_choice_dims_the_image_by_its_weights(show, make):
             maps = weights[image][layer].double().numpy()[:, query]
             row = maps.mean(0) if head < 0 else maps[head]
             picture = PICTURES[image].numpy()
+            assert f" {row.argmax()} ({percent(row.max())})" in read(page)
             drawn, wanted = pixels(page, ".attn-area canvas"), seen(picture, row, 8, 8)
             np.testing.assert_allclose(inner(drawn, 8, 8), inner(wanted, 8, 8), atol=2)
             for shown, each in enumerate([maps.mean(0), *maps]):

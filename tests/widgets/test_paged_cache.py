@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_book.widgets import PagedCacheExplorer
-from attn_book.widgets.paged_cache import _HUES, EXAMPLE
+from attn_book.widgets.paged_cache import _HUES
 
 STATE = ("block_size", "num_blocks", "reserve", "events", "step")
 STORY = [["start", "A", 5], ["fork", "A", "B"], ["grow", "B"], ["decode"], ["end", "A"]]
@@ -18,40 +18,6 @@ def tables(widget):
     """Each request's length and block table."""
     found, numbers = widget.replay()
     return {name: (found.length(number), found.table(number)) for name, number in numbers.items()}
-
-
-def lengths(events):
-    """How many tokens each request has if the pool is large enough, by a loop of its own."""
-    held, outside = {}, {}
-    for action, *names in events:
-        if action == "start":
-            held[names[0]] = names[1]
-        elif action == "preempt":
-            outside[names[0]] = held.pop(names[0])
-        elif action == "resume":
-            held[names[0]] = outside.pop(names[0])
-        elif len(names) == 2 and action == "grow":
-            held[names[0]] += names[1]
-        elif action == "fork":
-            held[names[1]] = held[names[0]]
-        elif action == "end":
-            del held[names[0]]
-        else:
-            held.update({name: held[name] + 1 for name in names or list(held)})
-    return held
-
-
-@pytest.mark.parametrize("block_size", [1, 2, 4, 8, 16])
-def test_the_example_is_replayed_at_every_step(block_size):
-    for step in range(len(EXAMPLE) + 1):
-        widget = PagedCacheExplorer(block_size=block_size, num_blocks=96 // block_size, step=step)
-        found, _ = widget.replay()
-        assert {name: held[0] for name, held in tables(widget).items()} == lengths(EXAMPLE[:step])
-        owned = [block for length, table in tables(widget).values() for block in table]
-        assert all(len(table) == -(-length // block_size) for length, table in tables(widget).values())
-        assert [found.references(block) for block in range(found.num_blocks)] == [
-            owned.count(block) for block in range(found.num_blocks)
-        ]
 
 
 def test_what_finds_no_room_changes_nothing_and_what_follows_goes_on():
