@@ -62,7 +62,7 @@ def test_causal_with_an_offset_per_row():
         (lambda: masks.padding(torch.tensor(1), 3), r"lengths: expected shape \(B,\) or \(B, T\), got \(\)"),
         (lambda: masks.causal(-1, 3), "query_length: expected an integer of at least 0, got -1"),
         (lambda: masks.causal(3, -2), "key_length: expected an integer of at least 0, got -2"),
-        (lambda: masks.causal(1, 1, torch.tensor(0)), r"offset: expected an int64 or int32 tensor of shape \(B,\)"),
+        (lambda: masks.causal(1, 1, torch.tensor(0)), "offset: expected an int64 or int32 tensor"),
         (lambda: masks.causal(1, 1, torch.tensor([0.5])), "offset: expected an int64 or int32 tensor"),
     ],
 )

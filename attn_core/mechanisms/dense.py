@@ -68,9 +68,6 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
     scores are exponentiated and summed in float32, inside PyTorch's softmax.
 
-    Raises:
-        ValueError: if ``scores`` is not floating or has no axis, or ``mask`` is not boolean or does not broadcast.
-
     Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
     """
     return _softmax(scores, mask)[0]
@@ -82,9 +79,6 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
     attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
     where nothing may be attended to.
-
-    Raises:
-        ValueError: as ``masked_softmax``; or if ``v`` is not floating or has another number of keys.
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
@@ -143,9 +137,6 @@ class Dense(Mechanism):
 
     On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there. No kernel of
     PyTorch's has a soft cap, so with one the weights are always kept.
-
-    Raises:
-        ValueError: if ``dropout`` lies outside [0, 1), or ``soft_cap`` is not a number above 0.
 
     Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code; Gemma Team 2024,
     section 2 (soft cap).

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attn_core
-from attn_book import context, induction, pretrain
+from attn_book import context, contrastive, induction, pretrain
 from attn_book.captioner import ImageEncoder
 from attn_book.context.encoder import ContextEncoder, ContextLayer
 from attn_core import (
@@ -216,8 +216,8 @@ def decoder(kind: type, **more: Any) -> Callable[[], nn.Module]:
     return lambda: kind(VOCAB, **SIZES, memory_dim=DIM, **more)
 
 
-def segments() -> pretrain.SegmentEncoder:
-    return pretrain.SegmentEncoder(CONFIG)
+def segments() -> transformer.SegmentEncoder:
+    return transformer.SegmentEncoder(CONFIG)
 
 
 def in_segments(module: nn.Module, x: Inputs, *more: Tensor) -> Tensor:
@@ -369,7 +369,7 @@ MODULES: dict[str, Module] = {
         lambda m, x: m(x.floats(3, 16, 16), torch.full_like(x.lengths, 4)),
     ),
     "ContrastivePair": Module(
-        lambda: vision.ContrastivePair(
+        lambda: contrastive.ContrastivePair(
             vision.VisionTransformer(CONFIG, image_size=8, patch_size=4),
             transformer.TransformerEncoder(CONFIG),
             shared_dim=4,
