@@ -115,14 +115,11 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
-    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
-    that requires a gradient is the exception: no fused kernel of a CPU computes it, so PyTorch then builds the weights.
-    They are also built under ``torch.func`` and in forward-mode differentiation, for which fused kernels have no rules.
-    Where these have no second derivative, as on a CPU, PyTorch raises a ``RuntimeError``; ``attention_with_weights``
-    has one.
-    With queries in half precision on a GPU, a bias is rounded to their dtype, after the largest of its row has been
-    subtracted. A mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it
-    hides padding; ``flash_attention`` reads both tile by tile.
+    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. They are
+    built only for a bias that requires a gradient, under ``torch.func`` and in forward-mode differentiation. A second
+    derivative, which fused kernels do not have on a CPU, is a ``RuntimeError``. With queries in half precision on a
+    GPU, a bias is rounded to their dtype, after the largest of its row has been subtracted. A mask together with
+    ``causal`` is built for all pairs of queries and keys; ``flash_attention`` reads both tile by tile.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
