@@ -68,11 +68,7 @@ def contract(
     causal: bool = False,
     scale: float | None = None,
 ) -> Call:
-    """Check a mechanism's arguments against the contract in ``attn_core.__doc__``.
-
-    Raises:
-        ValueError: if an argument's kind, dtype, device or shape does not fit.
-    """
+    """Check a mechanism's arguments against the contract in ``attn_core.__doc__``."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not isinstance(x, Tensor) or x.dim() != 4 or not x.dtype.is_floating_point:
             raise ValueError(f"{name}: expected a floating tensor (batch, heads, length, size), got {kind(x)}")
@@ -112,26 +108,12 @@ class Mechanism(nn.Module):
     A subclass says what it computes in ``attend`` and, where it has weights to show, in ``attend_with_weights``.
     """
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-        scale: float | None = None,
-    ) -> Tensor:
-        """The output ``(B, H, T, Dv)``.
-
-        Raises:
-            ValueError: if an argument breaks the contract, or is one that this mechanism refuses.
-        """
-        return self.attend(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+        """The output ``(B, H, T, Dv)``; ``options`` are ``mask``, ``bias``, ``causal`` and ``scale``."""
+        return self.attend(contract(q, k, v, **options))
 
     def with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """The output and the attention weights ``(B, H, T, S)``, step by step; ``options`` are those of ``forward``."""
+        """The output and the attention weights ``(B, H, T, S)``, step by step."""
         return self.attend_with_weights(contract(q, k, v, **options))
 
     def attend(self, call: Call) -> Tensor:

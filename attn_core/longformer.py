@@ -1,15 +1,14 @@
 """Longformer's attention: a window for all tokens, and a few global tokens that read and are read by all."""
 
-import functools
 import math
 
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import check_integer, kind, settings
+from attn_core.contract import check_integer, contract, kind, settings
 from attn_core.derivatives import refuse_transforms
 from attn_core.mechanisms.dense import attention
-from attn_core.mechanisms.window import sliding_window_attention
+from attn_core.mechanisms.window import attend_in_window
 from attn_core.projections import check_vectors, head_size, initialise, is_plain_linear, split_heads
 
 
@@ -58,10 +57,10 @@ class LongformerAttention(nn.Module):
             if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != x.shape[:2]):
                 raise ValueError(f"{name}: expected a boolean tensor of shape {(*x.shape[:2],)}, got {kind(chosen)}")
         q, k, v = (split_heads(projection(x), self.head_dim) for projection in (self.query, self.key, self.value))
-        local = functools.partial(sliding_window_attention, q, k, v, self.window, self.window)
+        window = self.window, self.window
         most = 0 if global_tokens is None or x.shape[0] == 0 else int(global_tokens.sum(1).max())
         if global_tokens is None or most == 0:
-            return self._merge(local(mask=_per_key(mask)), mask)
+            return self._merge(attend_in_window(contract(q, k, v, mask=_per_key(mask)), *window), mask)
         marked = global_tokens.to(x.device, non_blocking=True)
         if mask is not None:
             marked = marked & mask
@@ -72,8 +71,8 @@ class LongformerAttention(nn.Module):
         rows = torch.arange(x.shape[0], device=x.device)[:, None]
         global_k, global_v = (y.transpose(1, 2)[rows, positions].transpose(1, 2) for y in (k, v))
         # Global keys are read on their own, so the window leaves them out.
-        near = ~marked if mask is None else mask & ~marked
-        out = local(mask=_per_key(near), global_k=global_k, global_v=global_v, global_mask=_per_key(present))
+        near = contract(q, k, v, mask=_per_key(~marked if mask is None else mask & ~marked))
+        out = attend_in_window(near, *window, global_k=global_k, global_v=global_v, global_mask=_per_key(present))
         of_global, out = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2), out.transpose(1, 2)
         of_global = torch.where(present[..., None, None], of_global.to(out.dtype), out[rows, positions])
         return self._merge(out.index_put((rows, positions), of_global).transpose(1, 2), mask)

@@ -10,9 +10,6 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
     """Which of ``size`` positions lie within each length.
 
     Shapes: ``lengths (…)``, int64 or int32, from 0 to ``size``; returns ``(…, size)``, True at positions ``< length``.
-
-    Raises:
-        ValueError: if ``lengths`` has another dtype, or holds a length below 0 or above ``size``.
     """
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
@@ -28,7 +25,7 @@ def padding(lengths: Tensor, size: int) -> Tensor:
     """The mask that hides padded keys, in the contract's shape.
 
     Shapes: ``lengths (B,)`` gives ``(B, 1, 1, S)``; one length per query, ``(B, T)``, gives ``(B, 1, T, S)``; S is
-    ``size``. Raises as ``length_mask``, and where ``lengths`` has another number of axes.
+    ``size``.
     """
     mask = length_mask(lengths, size)
     if mask.dim() not in (2, 3):
@@ -44,16 +41,12 @@ def causal(
     Without ``offset`` the last query is aligned with the last key (offset S − T), as cached decoding needs, and the
     mask has shape ``(T, S)``. With ``offset (B,)``, the number of keys that come before each row's first query, it
     has shape ``(B, 1, T, S)``, on the device of ``offset``; below 0, a row's first queries see no key.
-
-    Raises:
-        ValueError: if a length is negative, or ``offset`` is not an integer tensor of one axis.
     """
     check_integer("query_length", query_length, at_least=0)
     check_integer("key_length", key_length, at_least=0)
     if offset is None:
         return torch.ones(query_length, key_length, dtype=torch.bool, device=device).tril(key_length - query_length)
-    if not isinstance(offset, Tensor) or offset.dtype not in INTEGERS or offset.dim() != 1:
-        raise ValueError(f"offset: expected an int64 or int32 tensor of shape (B,), got {kind(offset)}")
+    check_integers("offset", offset, axes=1)
     queries = torch.arange(query_length, device=offset.device) + offset[:, None]
     return (torch.arange(key_length, device=offset.device) <= queries[..., None])[:, None]
 
@@ -63,9 +56,6 @@ def same_group(groups: Tensor) -> Tensor:
 
     Shapes: ``groups (B, T)``, integers that number the groups, a sentence's words for instance; returns
     ``(B, 1, T, T)``.
-
-    Raises:
-        ValueError: if ``groups`` is not an integer tensor of two axes.
     """
     check_integers("groups", groups, axes=2)
     return (groups[:, :, None] == groups[:, None, :])[:, None]

@@ -41,9 +41,6 @@ def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dt
     Shapes: returns ``(length, dim)``. An odd ``dim`` ends with a sine whose cosine is left out. The angles are exact to
     float64 at any position.
 
-    Raises:
-        ValueError: if ``length`` is negative, ``dim`` below 1, ``base`` not above 0, or ``dtype`` not a floating one.
-
     Source: Vaswani et al. 2017, section 3.5.
     """
     check_integer("length", length, at_least=0)
@@ -57,10 +54,6 @@ class Sinusoidal(nn.Module):
 
     Nothing is stored: the encodings are computed for the positions at hand, on the device and in the dtype of the
     vectors. So any length will do, there is nothing to move or to save, and half precision rounds each sum only once.
-
-    Raises:
-        ValueError: if ``dim`` is below 1 or ``base`` not above 0; in use, if the vectors have another size, or the
-            offset is neither an integer of at least 0 nor an integer tensor ``(B,)``.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -83,11 +76,7 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """Adds one learned vector for each position up to ``max_length``: trained like any other weight.
-
-    Raises:
-        ValueError: if a size is below 1; in use, if the vectors have another size, the offset is bad as in
-            ``Sinusoidal``, or a position lies past ``max_length``.
+    """Adds one learned vector for each position below ``max_length``: trained like any other weight.
 
     Source: Gehring et al. 2017, section 3.1. The vectors start at standard deviation 0.02, as in Devlin et al. 2018.
     """
@@ -124,11 +113,6 @@ class Rotary(nn.Module):
     ``scaling`` stretches the context of a trained model: a function of the frequencies ``(rotary_dim / 2,)``, fastest
     first, that returns as many, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. Where it has a ``magnitude``, the
     rotated entries are multiplied by it.
-
-    Raises:
-        ValueError: if ``head_dim`` or ``rotary_dim`` is not even, ``rotary_dim`` exceeds ``head_dim``, ``base`` is not
-            above 0, or ``scaling`` is no function; in use, if the heads have another size, the positions another shape
-            or kind, or ``scaling`` returns other than as many frequencies.
 
     Source: Su et al. 2021, eq. 15 and 34; Black et al. 2022, section 2.1.1 (a part of each head).
     """
@@ -184,10 +168,7 @@ class Rotary(nn.Module):
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Rotary frequencies divided by ``factor``: position interpolation.
-
-    Raises:
-        ValueError: if ``factor``, the new length over that of training, is not a finite number of at least 1.
+    """Rotary frequencies divided by ``factor``, the new length over that of training: position interpolation.
 
     Source: Chen et al. 2023, eq. 4.
     """
@@ -205,9 +186,6 @@ class Interpolation:
 @dataclass(frozen=True)
 class NTKAware(Interpolation):
     """Rotary frequencies of a higher base: the slowest is divided by ``factor``, the fastest is left as it is.
-
-    Raises:
-        ValueError: as ``Interpolation``.
 
     Source: Peng et al. 2024, section 3.1.
     """
@@ -227,10 +205,6 @@ class YaRN:
     multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The ramp is linear in the turns, as in the paper; in the
     authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1 has
     ``YaRN(8, 8192, fast=4, magnitude=1)``.
-
-    Raises:
-        ValueError: if ``factor`` is below 1, ``trained`` no length, ``slow`` negative, ``fast`` not above it, or
-            ``magnitude`` not above 0.
 
     Source: Peng et al. 2024, section 3.2 and eq. 22; Grattafiori et al. 2024 (Llama 3).
     """
@@ -282,9 +256,6 @@ class ALiBi(nn.Module):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
         each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
-
-        Raises:
-            ValueError: if the positions are no integers, of other axes, or of different devices or batches.
         """
         _check_positions("query_positions", query_positions)
         _check_positions("key_positions", key_positions, query_positions.device)

@@ -89,6 +89,17 @@ def tolerance(dtype: torch.dtype, *, scale: float = 1.0) -> float:
     return unit * max(1.0, scale) ** 2
 
 
+def assert_near(found: Tensor, wanted: Tensor, tolerance: float) -> None:
+    """The two differ by at most the tolerance, over the last axis in all; an error says by how much they do.
+
+    Raises AssertionError.
+    """
+    assert found.shape == wanted.shape, f"expected shape {tuple(wanted.shape)}, got {tuple(found.shape)}"
+    apart = (found.detach().double() - wanted.detach().double()).abs().sum(-1)
+    worst = apart.max().item() if apart.numel() else 0.0
+    assert worst <= tolerance, f"the largest difference is {worst:.3g}, beyond {tolerance:.3g}"
+
+
 def window(queries: int, keys: int, before: int, after: int, dilation: int) -> Tensor:
     """Which keys a sliding window shows, entry by entry: query i stands at position S − T + i."""
     visible = torch.zeros(queries, keys, dtype=torch.bool)

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from attn_core.contract import Call, Mechanism, accum_dtype, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, without_autocast
 from attn_core.mechanisms.dense import attend
 from attn_core.scores import Additive
 
@@ -13,18 +13,14 @@ class AdditiveAttention(Mechanism):
     """Attention that scores with the perceptron v·tanh(W q + U k), the same one for every head.
 
     The heads differ in the projections before the mechanism. It builds a tensor ``(B, H, T, S, hidden_dim)``, and it
-    belongs to one layer because it has parameters.
-
-    Raises:
-        ValueError: if a size is below 1; in use, if an argument breaks the contract, the head size, dtype or device is
-            not that of the parameters, or a ``scale`` is given: additive scores are bounded by their parameters and
-            are not scaled.
+    belongs to one layer because it has parameters. It takes no ``scale``: additive scores are bounded by these.
 
     Source: Bahdanau et al. 2015, appendix A.1.2 (the score); Vaswani et al. 2017, section 3.2.2 (heads).
     """
 
     def __init__(self, head_dim: int, hidden_dim: int) -> None:
         super().__init__()
+        check_integer("head_dim", head_dim)
         self.score = Additive(head_dim, head_dim, hidden_dim)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
 from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import tile_limit
-from attn_core.mechanisms.dense import attention, weigh
+from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import exponential_
 
 CHUNK = 64
@@ -29,24 +29,6 @@ SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
 TRITON = find_spec("triton") is not None
 """Whether there is something to compile the kernels for CUDA with."""
-
-
-def block_selection_plain(q: Tensor, k: Tensor, v: Tensor, *, block_size: int, selected: int, local: int) -> Tensor:
-    """The idea in plain PyTorch: causal dense attention with a mask that says which blocks each query chose.
-
-    Shapes: the contract's, with as many key-value heads as heads.
-
-    Source: Lu et al. 2025, section 2.2; Yuan et al. 2025, section 3.3.
-    """
-    position = torch.arange(k.shape[2] - q.shape[2], k.shape[2], device=q.device)[:, None]
-    key = torch.arange(k.shape[2], device=q.device)
-    means = torch.stack([part.mean(2) for part in k.split(block_size, dim=2)], dim=2)
-    block, own = torch.arange(means.shape[2], device=q.device), position // block_size
-    scores = (q @ means.mT).masked_fill(block > own - local, -math.inf)
-    best = scores.topk(min(selected, len(block)), dim=-1).indices
-    nearest = (block > own - local) & (block <= own)
-    chosen = nearest.expand_as(scores).scatter(-1, best, True)  # what early queries choose in vain is in the future
-    return attention(q, k, v, mask=chosen[..., key // block_size] & (key <= position))
 
 
 class BlockSelection(Mechanism):
@@ -67,10 +49,7 @@ class BlockSelection(Mechanism):
     attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
     gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
     As in ``flash_attention``, there are no derivatives beyond the first.
-
-    Raises:
-        ValueError: if a size is below 1 (``selected``: 0); in use, if an argument breaks the contract, the mask differs
-            between heads or queries, or a ``bias`` is given.
+    It takes no bias, and a mask that hides the same keys from all heads and queries.
 
     Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
     """

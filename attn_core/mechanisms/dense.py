@@ -68,9 +68,6 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
     scores are exponentiated and summed in float32, inside PyTorch's softmax.
 
-    Raises:
-        ValueError: if ``scores`` is not floating or has no axis, or ``mask`` is not boolean or does not broadcast.
-
     Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
     """
     return _softmax(scores, mask)[0]
@@ -82,9 +79,6 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
     attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
     where nothing may be attended to.
-
-    Raises:
-        ValueError: as ``masked_softmax``; or if ``v`` is not floating or has another number of keys.
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
@@ -121,14 +115,11 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
 
-    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. A bias
-    that requires a gradient is the exception: no fused kernel of a CPU computes it, so PyTorch then builds the weights.
-    They are also built under ``torch.func`` and in forward-mode differentiation, for which fused kernels have no rules.
-    Where these have no second derivative, as on a CPU, PyTorch raises a ``RuntimeError``; ``attention_with_weights``
-    has one.
-    With queries in half precision on a GPU, a bias is rounded to their dtype, after the largest of its row has been
-    subtracted. A mask together with ``causal`` is built for all pairs of queries and keys, ``(B, 1, T, S)`` where it
-    hides padding; ``flash_attention`` reads both tile by tile.
+    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. They are
+    built only for a bias that requires a gradient, under ``torch.func`` and in forward-mode differentiation. A second
+    derivative, which fused kernels do not have on a CPU, is a ``RuntimeError``. With queries in half precision on a
+    GPU, a bias is rounded to their dtype, after the largest of its row has been subtracted. A mask together with
+    ``causal`` is built for all pairs of queries and keys; ``flash_attention`` reads both tile by tile.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
@@ -143,9 +134,6 @@ class Dense(Mechanism):
 
     On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there. No kernel of
     PyTorch's has a soft cap, so with one the weights are always kept.
-
-    Raises:
-        ValueError: if ``dropout`` lies outside [0, 1), or ``soft_cap`` is not a number above 0.
 
     Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code; Gemma Team 2024,
     section 2 (soft cap).

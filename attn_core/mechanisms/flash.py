@@ -25,27 +25,6 @@ Tile = tuple[slice, slice, slice]
 """Which queries a tile has: rows of the batch, key-value heads, queries."""
 
 
-def flash_attention_plain(q: Tensor, k: Tensor, v: Tensor, *, tile: int = KEY_TILE) -> Tensor:
-    """The idea in plain PyTorch: the keys arrive tile by tile, and one softmax is carried across the tiles.
-
-    Shapes: the contract's, with as many key-value heads as heads. Autograd keeps the weights of every tile for the
-    backward pass, which ``flash_attention`` avoids.
-
-    Source: Dao et al. 2022, algorithm 1, its loop over keys.
-    """
-    q = q / math.sqrt(q.shape[-1])
-    maximum = q.new_full((*q.shape[:-1], 1), -math.inf)
-    total, weighted = torch.zeros_like(maximum), torch.zeros_like(q[..., :1] @ v[..., :1, :])
-    for keys, values in zip(k.split(tile, dim=-2), v.split(tile, dim=-2), strict=True):
-        scores = q @ keys.mT
-        new_maximum = torch.maximum(maximum, scores.amax(-1, keepdim=True))
-        weights, rescale = torch.exp(scores - new_maximum), torch.exp(maximum - new_maximum)
-        total = rescale * total + weights.sum(-1, keepdim=True)
-        weighted = rescale * weighted + weights @ values
-        maximum = new_maximum
-    return weighted / total
-
-
 @dataclass(frozen=True)
 class TiledAttention:
     """A call whose query heads are grouped by key-value head: q ``(B, G, H/G, T, D)``, k ``(B, G, S, D)``, v as k.
@@ -190,20 +169,12 @@ def flash_attention(
     Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile,
     in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query. There is no
     second derivative, and none under ``torch.func`` or in forward mode: asking for one raises an error, and
-    ``attention_with_weights`` has them all. On CUDA it calls ``flash_triton.flash_attention_triton``, and refuses what
-    that refuses.
-
-    Raises:
-        ValueError: if an argument breaks the contract, or ``bias`` requires a gradient, or ``torch.func`` is at work.
-        ImportError: if q is on a CUDA device and the package ``triton`` is not installed.
+    ``attention_with_weights`` has them all. On CUDA, ``flash_triton`` has kernels, for which the package ``triton`` is
+    needed; see there for what they refuse. A bias may not require a gradient.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.1.
     """
-    if isinstance(q, Tensor) and q.device.type == "cuda":
-        from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
-
-        return flash_attention_triton(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    return _in_tiles(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
+    return FlashAttention().attend(contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale))
 
 
 class FlashAttention(Mechanism):
@@ -212,11 +183,6 @@ class FlashAttention(Mechanism):
     ``query_tile`` counts the rows of scores that one key head has in a tile: queries times heads of its group.
     ``key_tile`` counts the keys. The output is the same to rounding whatever they are. With neither, the module is
     ``flash_attention``; with one, it takes the path in PyTorch's own operations on every device.
-
-    Raises:
-        ValueError: if a size is below 1; in use, as ``flash_attention``.
-
-    Source: as ``flash_attention``.
     """
 
     def __init__(self, *, query_tile: int | None = None, key_tile: int | None = None) -> None:
@@ -228,19 +194,17 @@ class FlashAttention(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """``flash_attention`` in these tiles."""
-        if self.query_tile is None and self.key_tile is None:
-            return flash_attention(**call._asdict())
-        return _in_tiles(call, self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE)
+        call.refuse_bias_gradient()
+        refuse_transforms("flash_attention", *call[:5])
+        if call.q.device.type == "cuda" and self.query_tile is None and self.key_tile is None:
+            from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
+
+            return flash_attention_triton(call)
+        q, mask, bias = call.group_by_kv_head()
+        tiles = self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE
+        out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, *tiles)
+        return out.flatten(1, 2)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """``attention_with_weights``."""
         return weigh(call)
-
-
-def _in_tiles(call: Call, query_tile: int = QUERY_TILE, key_tile: int = KEY_TILE) -> Tensor:
-    """The path in PyTorch's own operations."""
-    call.refuse_bias_gradient()
-    refuse_transforms("flash_attention", *call[:5])
-    q, mask, bias = call.group_by_kv_head()
-    out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, query_tile, key_tile)
-    return out.flatten(1, 2)

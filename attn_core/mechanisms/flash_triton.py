@@ -11,42 +11,27 @@ import torch
 import triton
 from torch import Tensor
 
-from attn_core.contract import contract
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import Call
+from attn_core.derivatives import without_second_derivative
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import weigh
 
 LARGEST_HEAD = 256
 
 
-def flash_attention_triton(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    causal: bool = False,
-    scale: float | None = None,
-) -> Tensor:
-    """Softmax attention in tiles on a CUDA device: the ``(B, H, T, S)`` weights are never in memory.
+def flash_attention_triton(call: Call) -> Tensor:
+    """``flash_attention`` of a checked call on a CUDA device: the ``(B, H, T, S)`` weights are never in memory.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``, which lies in memory as
-    ``(B, T, H, Dv)``, so that joining the heads copies nothing. Sums are kept in float32. Masks and biases are read
-    where they lie, never expanded. There is no second derivative. The first call for a head size and dtype measures
-    which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
+    Returns ``out (B, H, T, Dv)``, which lies in memory as ``(B, T, H, Dv)``, so that joining the heads copies nothing.
+    Sums are kept in float32. Masks and biases are read where they lie, never expanded. The first call for a head size
+    and dtype measures which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
 
     Raises:
-        ValueError: if an argument breaks the contract; if q is not on a CUDA device or is float64; if the heads of q or
-            v have more than 256 entries; or if bias requires a gradient, for which there is no kernel.
+        ValueError: if q is float64, or the heads of q or v have more than 256 entries.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
     """
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
-    call.refuse_bias_gradient()
-    refuse_transforms("flash_attention", *call[:5])
-    if q.device.type != "cuda" and not kernels.INTERPRETED:
-        raise ValueError(f"q: expected a CUDA device, got {q.device}")
+    q, k, v, mask, bias, causal, factor = call
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         raise ValueError(f"q: expected float16, bfloat16 or float32, got {q.dtype}")
     for name, tensor in (("q", q), ("v", v)):
@@ -54,7 +39,6 @@ def flash_attention_triton(
             raise ValueError(f"{name}: expected a head size of at most {LARGEST_HEAD}, got {tensor.shape[3]}")
     if q.numel() == 0 or k.numel() == 0 or v.numel() == 0:
         return weigh(call)[0]
-    factor = call.scale
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key

@@ -90,9 +90,6 @@ def linear_attention(
     Without ``beta``, and with no decay or one for all entries of a key, the states of all chunks are summed at once, so
     the number of operators does not depend on T. Otherwise the chunks are computed one after the other.
 
-    Raises:
-        ValueError: if an argument has another shape, dtype or device.
-
     Source: Katharopoulos et al. 2020, section 3.4; Sun et al. 2023 (RetNet), eq. 6; Yang et al. 2024 (GLA), section 4;
     Dao and Gu 2024, section 6; Schlag et al. 2021 (delta rule), eq. 24; Yang et al. 2024 (DeltaNet), section 3.2, and
     2025 (gated DeltaNet), section 3.3; Kimi Team 2025, section 3.
@@ -147,11 +144,8 @@ class LinearAttention(Mechanism):
     """Attention whose weights are products of features instead of exponentials, in time linear in the length.
 
     The weight of a key is φ(q)·φ(k), divided by the sum of all, with φ(x) = elu(x) + 1, which is positive. A mask hides
-    the same keys from all heads and queries: ``masks.padding(lengths, size)``.
-
-    Raises:
-        ValueError: in use, if an argument breaks the contract, the mask differs between queries or heads, or a ``bias``
-            or a ``scale`` is given: there are no scores to add one to, and a factor cancels.
+    the same keys from all heads and queries (``masks.padding``). It takes no bias and no scale: there are no scores to
+    add one to, and a factor cancels.
 
     Source: Katharopoulos et al. 2020, eqs. 5 to 7.
     """

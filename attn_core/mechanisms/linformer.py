@@ -13,34 +13,27 @@ class Linformer(Mechanism):
     """Softmax attention over ``slots`` learned mixtures of the keys, and the same number of the values.
 
     Takes up to ``max_length`` keys; fewer use the first columns of the projections. A mask hides the same keys from all
-    heads and queries (``masks.padding(lengths, size)``): they are set to zero before they are mixed. Linformer is never
-    causal, because each mixture contains all keys.
+    heads and queries (``masks.padding``): they are set to zero before they are mixed. Linformer takes no bias, and is
+    never causal, because each mixture contains all keys.
 
     The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, so that mixtures of
     independent keys are as large as the keys. By default all heads share one pair, G = 1; with ``num_kv_heads``, each
-    key-value head has its own. ``share_values`` makes F equal to E. To share them among layers as well, give the same
-    module to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
-
-    Raises:
-        ValueError: if a size is below 1; in use, if an argument breaks the contract, there are more keys than
-            ``max_length`` or other heads than ``num_kv_heads``, ``causal`` is True, a ``bias`` is given, or the mask
-            differs between queries or heads.
+    key-value head has its own. To share them among layers as well, give the same module to each: ``shared =
+    Linformer(512)``, then ``mechanism=lambda: shared``.
 
     Source: Wang et al. 2020, eq. 7, and section 4 (what is shared).
     """
 
-    def __init__(
-        self, max_length: int, slots: int = 256, *, num_kv_heads: int | None = None, share_values: bool = False
-    ) -> None:
+    def __init__(self, max_length: int, slots: int = 256, *, num_kv_heads: int | None = None) -> None:
         super().__init__()
         check_integer("max_length", max_length)
         check_integer("slots", slots)
         if num_kv_heads is not None:
             check_integer("num_kv_heads", num_kv_heads)
         shape = (1 if num_kv_heads is None else num_kv_heads, slots, max_length)
-        self.num_kv_heads, self.share_values = num_kv_heads, share_values
+        self.num_kv_heads = num_kv_heads
         self.key_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
-        self.value_projection = None if share_values else nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
+        self.value_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
 
     def attend(self, call: Call) -> Tensor:
         """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
@@ -59,8 +52,7 @@ class Linformer(Mechanism):
         if call.mask is not None:
             hidden = ~four_axes(call.mask).mT
             k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
-        by_value = self.key_projection if self.value_projection is None else self.value_projection
-        k, v = shorten(self.key_projection, k), shorten(by_value, v)
+        k, v = shorten(self.key_projection, k), shorten(self.value_projection, v)
         return attention(call.q, k, v, scale=call.scale)
 
 

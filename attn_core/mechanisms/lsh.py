@@ -18,32 +18,12 @@ from torch.nn import functional
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
 from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import in_tiles, tile_limit
-from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.online import exponential_
 
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
 ITSELF, NEVER = -1e20, -1e30
 """The score of a token with itself, so low that it counts only if it sees no other; and what hides a pair."""
-
-
-def lsh_attention_plain(q: Tensor, v: Tensor, buckets: Tensor, *, chunk: int) -> Tensor:
-    """The idea in plain PyTorch: dense attention with a mask that says which tokens meet.
-
-    Shapes: ``q (N, T, D)``, which are also the keys; ``v (N, T, Dv)``; ``buckets (N, R, T)``, the bucket of each token
-    in each of R rounds. Returns ``(N, T, Dv)``.
-
-    Source: Kitaev et al. 2020, section 2.
-    """
-    rank = buckets.argsort(dim=-1, stable=True).argsort(dim=-1)  # the token's index in the sorted sequence
-    apart = (rank // chunk)[..., :, None] - (rank // chunk)[..., None, :]
-    same_bucket = buckets[..., :, None] == buckets[..., None, :]
-    meets = (same_bucket & ((apart == 0) | (apart == 1))).any(dim=1)  # in at least one round
-    itself = torch.eye(q.shape[1], dtype=torch.bool, device=q.device)
-    meets = meets & ~itself
-    meets = meets | (itself & ~meets.any(-1, keepdim=True))  # a token attends to itself only if it meets no other
-    keys = q / q.norm(dim=-1, keepdim=True)
-    return attend(q @ keys.mT / math.sqrt(q.shape[-1]), v, meets)[0]
 
 
 class LSHAttention(Mechanism):
@@ -64,10 +44,7 @@ class LSHAttention(Mechanism):
     each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
     default number of buckets depends on the length: set it if a beginning is to be read as it is in the whole sequence.
     As in ``flash_attention``, there are no derivatives beyond the first.
-
-    Raises:
-        ValueError: if a size is below 1, or the number of buckets is odd and above 1; in use, if the inputs break the
-            contract, ``k`` is not ``q``, the mask differs between heads or queries, or a ``bias`` is given.
+    It takes no bias, and a mask that hides the same keys from all heads and queries.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
     ours.
@@ -82,6 +59,7 @@ class LSHAttention(Mechanism):
         super().__init__()
         check_integer("bucket_size", bucket_size)
         check_integer("rounds", rounds)
+        check_integer("seed", seed, at_least=0)
         if num_buckets is not None:
             check_integer("num_buckets", num_buckets)
             if num_buckets > 1 and num_buckets % 2:

@@ -35,12 +35,7 @@ class OnlineSoftmax:
         self.weighted = torch.zeros((*rows, value_dim), dtype=dtype, device=device)
 
     def add(self, scores: Tensor, values: Tensor) -> None:
-        """Take in a tile of n ≥ 1 keys: ``scores (*rows, n)``, which are overwritten, and ``values (…, n, Dv)``.
-
-        Raises:
-            ValueError: if the scores are not of these rows and this dtype, or require a gradient; or if the values are
-                of another number or size.
-        """
+        """Take in a tile of n ≥ 1 keys: ``scores (*rows, n)``, which are overwritten, and ``values (…, n, Dv)``."""
         if scores.dtype != self.total.dtype or scores.shape[:-1] != self.total.shape[:-1] or scores.shape[-1] == 0:
             rows = tuple(self.total.shape[:-1])
             raise ValueError(f"scores: expected {self.total.dtype} of shape {(*rows, 'n')}, got {kind(scores)}")

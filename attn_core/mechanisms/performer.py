@@ -11,51 +11,34 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, kind, without_autocast
+from attn_core.contract import (
+    Call,
+    Mechanism,
+    accum_dtype,
+    check_flags,
+    check_integer,
+    check_key_mask,
+    kind,
+    without_autocast,
+)
 from attn_core.derivatives import transformed
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares
+from attn_core.mechanisms.performer_scan import scan
 
-CHUNK, CAUSAL_CHUNK, PAIRED = 512, 128, 16
-"""How many keys or queries are summed at once, in a causal chunk, and pair by pair; they change rounding only."""
+CHUNK, CAUSAL_CHUNK = 512, 128
+"""How many keys or queries are summed at once, and in a causal chunk; they change rounding only."""
 SPREAD = 80.0
 """How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches 2 ** −126, with 24 bits."""
 LOWEST = -1e37
 """The logarithm of a sum over nothing. It is finite, since −inf − (−inf) would be NaN."""
 
 
-def features(x: Tensor, projection: Tensor) -> Tensor:
-    """Positive random features ``(…, m)`` of ``x (…, D)``: products of two of them estimate exp(x·y).
-
-    Source: Choromanski et al. 2021, lemma 1.
-    """
-    return torch.exp(x @ projection.mT - x.square().sum(-1, keepdim=True) / 2) / math.sqrt(len(projection))
-
-
-def performer_plain(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, *, causal: bool = False) -> Tensor:
-    """The idea in plain PyTorch, without what keeps the features of long vectors from vanishing.
-
-    Shapes: the contract's, with as many key-value heads as heads; ``projection (m, D)``. The products are bracketed
-    from the right, ``φ(q) (φ(k)ᵀ v)``, so no matrix of T × S weights arises; the causal form keeps running sums.
-
-    Source: Choromanski et al. 2021, section 2.2 and appendix B.1.
-    """
-    by_query, by_key = (features(x * q.shape[-1] ** -0.25, projection) for x in (q, k))
-    values = torch.cat((v, torch.ones_like(v[..., :1])), dim=-1)  # the ones sum the weights
-    if causal:
-        sums = (by_key[..., :, None] * values[..., None, :]).cumsum(dim=-3)
-        read = (by_query[..., None, :] @ sums[..., -q.shape[2] :, :, :]).squeeze(-2)
-    else:
-        read = by_query @ (by_key.mT @ values)
-    return read[..., :-1] / read[..., -1:]
-
-
 class Performer(Mechanism):
     """Softmax attention estimated by ``features`` positive random features, in time linear in the length.
 
-    A mask hides the same keys from all heads and queries: ``masks.padding(lengths, size)`` with one length for each row
-    of the batch.
+    It takes no bias, and a mask that hides the same keys from all heads and queries (``masks.padding``).
 
     The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
     relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
@@ -65,10 +48,6 @@ class Performer(Mechanism):
     ``projection (features, D)`` is a buffer, drawn once, saved with the weights, and the same for all heads.
     ``redraw()`` draws another one; a training loop may call it from time to time, so that the model does not adapt to
     one draw. With ``orthogonal=False`` its rows are independent, which estimates less accurately.
-
-    Raises:
-        ValueError: if a size is below 1; in use, if an argument breaks the contract, the head size is another, a
-            ``bias`` is given, or the mask differs between queries or heads.
 
     Source: Choromanski et al. 2021, lemma 1 (positive features), section 2.4 (orthogonal ones), appendix B (causal).
     The stabilisers and the chunks are ours.
@@ -80,6 +59,7 @@ class Performer(Mechanism):
         super().__init__()
         check_integer("head_dim", head_dim)
         check_integer("features", features)
+        check_flags(orthogonal=orthogonal)
         self.head_dim, self.features, self.orthogonal = head_dim, features, orthogonal
         self.register_buffer("projection", torch.empty(features, head_dim))
         self.redraw()
@@ -110,7 +90,7 @@ class Performer(Mechanism):
         return out.to(call.q.dtype), weights.to(call.q.dtype)
 
     def attend(self, call: Call) -> Tensor:
-        """The output alone: the same to rounding, in time and memory linear in T and S, on a CPU (see ``_scan``)."""
+        """The output alone: the same to rounding, in time and memory linear in T and S, on a CPU (see ``scan``)."""
         q, k, v, mask, _, causal, scale = call
         if q.numel() == 0 or k.numel() == 0:  # nothing to sum: the explicit path's empty products are the zeros
             return self.attend_with_weights(call)[0]
@@ -220,7 +200,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 
     Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
     on earlier queries, unless one is so large that the earlier keys round to zero beside it. In that case, and wherever
-    finding out would wait for a device or is not possible, ``_scan`` sums the keys of the chunk.
+    finding out would wait for a device or is not possible, ``scan`` sums the keys of the chunk.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = min(max(-before, 0), queries)  # the queries that come before all keys
@@ -231,7 +211,9 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
         piece, seen = q[..., begin : begin + size, :], slice(begin + before, begin + before + size)
         logarithms, values = keys.logarithms(seen), keys.values[:, :, seen]
         if not in_tiles(q.device) or transformed() or keys.spread(logarithms) > SPREAD:
-            parts.append(_scan(functional.linear(piece, directions), logarithms, values, keys))
+            by_query = functional.linear(piece, directions)
+            out, keys.highest, keys.sums = scan(by_query, logarithms, values, keys.highest, keys.sums)
+            parts.append(out)
             continue
         by_key = keys.rebase(logarithms)
         by_query = keys.query_features(directions, piece.flatten(2, 3))
@@ -239,29 +221,3 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
         parts.append((by_query @ keys.sums + own @ values).unflatten(2, piece.shape[2:4]))
         keys.sums = keys.sums + by_key.mT @ values
     return parts
-
-
-def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, keys: _Keys) -> Tensor:
-    """As ``_causal``, all at once, for logarithms ``(B, G, R, N, m)`` and ``(B, G, N, m)`` of any size.
-
-    A query's features are relative to the largest logarithm that it sees itself. Within small chunks, exponents are
-    computed pair by pair; the sums before each chunk come from one product with a matrix of chunks by chunks for each
-    feature. With chunks of about the cube root of N, both take memory for about N ** (4 / 3) · m numbers a head.
-    """
-    tokens, size = by_key.shape[2], max(PAIRED, round(by_key.shape[2] ** (1 / 3)))
-    if fill := -tokens % size:  # queries whose output is cut off, and hidden keys
-        by_query, values = (functional.pad(x, (0, 0, 0, fill)) for x in (by_query, values))
-        by_key = functional.pad(by_key, (0, 0, 0, fill), value=-math.inf)
-    highest = torch.cat((keys.highest.mT, by_key.detach().mT), -1).cummax(-1).values
-    by_query = by_query - (by_query.detach() + highest[:, :, None, :, 1:].mT).amax(-1, keepdim=True)
-    ends = highest[..., ::size]  # before each chunk, and after the last: (B, G, m, C + 1)
-    by_query, by_key, values = (x.unflatten(-2, (-1, size)) for x in (by_query, by_key, values))
-    later = torch.ones(size, size, dtype=torch.bool, device=values.device).triu(1)[..., None]
-    pairs = (by_query[..., :, None, :] + by_key[:, :, None, :, None]).masked_fill_(later, -math.inf).exp2_()
-    added = torch.exp2(by_key - ends[..., 1:].mT.unsqueeze(3)).mT @ values
-    sums = torch.cat((keys.sums.unsqueeze(3), added.transpose(2, 3)), 3)  # (B, G, m, C + 1, Dv + 1)
-    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril()  # of sum j after chunk i
-    sums = (kept @ sums).transpose(2, 3)
-    keys.highest, keys.sums = highest[..., -1:].mT, sums[:, :, -1]
-    read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]
-    return (pairs.sum(-1) @ values[:, :, None] + read).flatten(3, 4)[:, :, :, :tokens]

@@ -18,9 +18,6 @@ class SinkAttention(Mechanism):
     is zero, and calls ``attention`` with the scores as a bias: fused kernels do not compute a bias's gradient, so
     training keeps the ``(B, H, T, S)`` weights, and decoding does not.
 
-    Raises:
-        ValueError: if ``num_heads`` is below 1; in use, if the queries have another number of heads.
-
     Source: OpenAI 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2; Miller 2023 (a score of zero).
     """
 

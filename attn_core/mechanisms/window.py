@@ -13,29 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, group_by_kv_head, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, group_by_kv_head, without_autocast
 from attn_core.derivatives import refuse_transforms, without_second_derivative
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import weigh
 
 TILE = 128
 """Rows of a tile that one key-value head has: queries times heads of its group."""
-
-
-def sliding_window_plain(q: Tensor, k: Tensor, v: Tensor, before: int, after: int) -> Tensor:
-    """The idea in plain PyTorch: one query after another, each with a softmax over the keys of its own window.
-
-    Shapes: the contract's, with as many key-value heads as heads, and no more queries than keys.
-
-    Source: Beltagy et al. 2020, section 3.1.
-    """
-    rows = []
-    for i in range(q.shape[2]):
-        position = k.shape[2] - q.shape[2] + i
-        window = slice(max(position - before, 0), position + after + 1)
-        scores = q[:, :, i : i + 1] @ k[:, :, window].mT / math.sqrt(q.shape[3])
-        rows.append(torch.softmax(scores, dim=-1) @ v[:, :, window])
-    return torch.cat(rows, dim=2)
 
 
 class SlidingWindow(Mechanism):
@@ -48,10 +32,7 @@ class SlidingWindow(Mechanism):
 
     On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
     backward pass keeps only inputs and output; there are no other derivatives, as in ``flash_attention``.
-
-    Raises:
-        ValueError: if ``before`` or ``after`` is not an integer of at least 0, or ``dilation`` not one of at least 1;
-            in use, if an argument breaks the contract, or ``bias`` requires a gradient.
+    A bias may not require a gradient.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -75,8 +56,8 @@ class SlidingWindow(Mechanism):
         return near & (distance % self.dilation == 0)
 
     def attend(self, call: Call) -> Tensor:
-        """``sliding_window_attention`` with this module's window."""
-        return sliding_window_attention(**call._asdict(), before=self.before, after=self.after, dilation=self.dilation)
+        """``attend_in_window`` with this module's window."""
+        return attend_in_window(call, self.before, self.after, self.dilation)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The explicit path: dense attention under the window as a mask."""
@@ -84,10 +65,8 @@ class SlidingWindow(Mechanism):
         return weigh(call._replace(mask=window if call.mask is None else call.mask & window))
 
 
-def sliding_window_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+def attend_in_window(
+    call: Call,
     before: int,
     after: int,
     dilation: int = 1,
@@ -95,33 +74,21 @@ def sliding_window_attention(
     global_k: Tensor | None = None,
     global_v: Tensor | None = None,
     global_mask: Tensor | None = None,
-    mask: Tensor | None = None,
-    bias: Tensor | None = None,
-    causal: bool = False,
-    scale: float | None = None,
 ) -> Tensor:
-    """``SlidingWindow`` as a function, with N more keys that every query sees, in one softmax with those of its window.
+    """``SlidingWindow`` of a checked call, with N more keys that every query sees, in one softmax with its window's.
 
-    Shapes: the contract's (``attn_core.__doc__``); ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and
-    ``global_mask`` broadcastable to ``(B, H, T, N)``, True = may attend; neither ``causal`` nor ``mask`` concerns
-    them. Mask and bias are read in the shape that they have, unless there is a dilation, which copies them. Raises as
-    ``SlidingWindow``; the global arguments are not checked.
-
-    Source: Beltagy et al. 2020, section 3.1.
+    Shapes: ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and ``global_mask`` broadcastable to ``(B, H, T, N)``,
+    True = may attend; neither ``causal`` nor ``mask`` concerns them. Mask and bias are read in the shape that they
+    have, unless there is a dilation, which copies them.
     """
-    call = contract(q, k, v, mask=mask, bias=bias, causal=causal, scale=scale)
     call.refuse_bias_gradient()
-    refuse_transforms("sliding_window_attention", *call[:5], global_k, global_v)
-    check_integer("before", before, at_least=0)
-    check_integer("after", after, at_least=0)
-    check_integer("dilation", dilation)
-    if (global_k is None) != (global_v is None):
-        raise ValueError("global_v: expected both global_k and global_v or neither, got one of them")
+    refuse_transforms("SlidingWindow", *call[:5], global_k, global_v)
+    q, k, v, _, _, causal, scale = call
     if global_k is None or global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     grouped, mask, bias = call.group_by_kv_head()
     global_mask, longest = group_by_kv_head(global_mask, k.shape[1]), max(q.shape[2], k.shape[2], 1)
-    settings = min(before, longest), 0 if causal else min(after, longest), call.scale
+    settings = min(before, longest), 0 if causal else min(after, longest), scale
     step = min(dilation, longest)
     if step == 1:
         out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings)
@@ -326,7 +293,7 @@ class _SlidingWindow(torch.autograd.Function):
         return out
 
     @staticmethod
-    @without_second_derivative("sliding_window_attention")
+    @without_second_derivative("SlidingWindow")
     def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, out = saved
         with without_autocast(d_out):

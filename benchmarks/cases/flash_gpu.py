@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from attn_core import flash_attention
 from benchmarks.measure import Trial, Work
 
 Attention = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -24,9 +25,7 @@ BACKENDS = {"torch flash": SDPBackend.FLASH_ATTENTION, "torch cuDNN": SDPBackend
 
 def ours(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
     """Our kernels."""
-    from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
-
-    return flash_attention_triton(q, k, v, causal=causal)
+    return flash_attention(q, k, v, causal=causal)
 
 
 def backend(which: SDPBackend, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:

@@ -1,6 +1,8 @@
 """Hostile input: each of the table's ends in an error that says what was wrong, and nothing is lost."""
 
+import inspect
 import re
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ import traitlets
 from torch import nn
 
 from attn_core import KVCache
+from attn_core.contract import Mechanism
 from tests.hostile.cases import AREAS, CASES, ODD
-from tests.hostile.tensors import REFUSED, inputs
+from tests.hostile.tensors import REFUSED, inputs, numbers
 from tests.properties.mechanisms import MECHANISMS
 
 # What an error from deep inside says. No row may be content with one of them.
@@ -81,14 +84,57 @@ def test_it_is_refused_and_nothing_is_lost(row, tmp_path, monkeypatch):
     assert listing(tmp_path) == there, "a file has changed"
 
 
+def refuses(call, argument, **given):
+    with pytest.raises(ValueError, match=rf"^{argument}: expected [^\n]*, got "):
+        call(**given)
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_wrong_argument_is_refused_by_every_mechanism(name):
     """One wrong value of each; the table has all of them, through ``attention``."""
     made = MECHANISMS[name].made_for(**inputs())
-    for argument, value, said in {row[0]: row for row in REFUSED}.values():
+    for argument, value in dict(REFUSED).items():
         for call in filter(None, (made, getattr(made, "with_weights", None))):
-            with pytest.raises(ValueError, match=f"^{argument}: {said}"):
-                call(**inputs(**{argument: value}))
+            refuses(call, argument, **inputs(**{argument: value}))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_a_mechanism_does_not_take_is_refused(name):
+    """What follows from its entry in the table: a bias, a scale, a mask by query, other keys than queries."""
+    mechanism = MECHANISMS[name]
+    draws, given = mechanism.draws, inputs()
+    if draws.get("shared"):
+        given |= {"k": given["q"], "v": numbers(2, 4, 3, 6)}
+        refuses(mechanism.made_for(**given), "k", **given | {"k": given["q"].clone()})
+    made = mechanism.made_for(**given)
+    wrong = {"bias": numbers(3, 3), "causal": True, "scale": 0.5, "mask": torch.ones(3, 3) > 0}
+    for argument, value in wrong.items():
+        if draws.get(argument) in (False, "keys"):
+            refuses(made, argument, **given, **{argument: value})
+    if mechanism.derivatives == "first":
+        refuses(made, "bias", **given, bias=numbers(3, 3).requires_grad_())
+
+
+WRONG = {int: (-1, 0.5, True, "4"), float: (float("nan"), True, "0.1"), bool: (1, "no")}
+"""Values that no setting of this kind takes."""
+
+
+def settings():
+    """Every setting of every mechanism that is a class, with each value that it cannot have."""
+    for made in sorted({type(one.made_for(**inputs())) for one in MECHANISMS.values()}, key=repr):
+        if not issubclass(made, Mechanism):
+            continue
+        hints = get_type_hints(made.__init__)
+        for name in inspect.signature(made).parameters:
+            for kind in WRONG.keys() & {hints[name], *get_args(hints[name])}:
+                for value in WRONG[kind]:
+                    yield pytest.param(made, name, value, id=f"{made.__name__}, {name} {value}")
+
+
+@pytest.mark.parametrize(("made", "name", "value"), list(settings()))
+def test_a_wrong_setting_of_a_mechanism_is_refused(made, name, value):
+    needed = {x.name: 4 for x in inspect.signature(made).parameters.values() if x.default is x.empty}
+    refuses(made, name, **needed | {name: value})
 
 
 @pytest.mark.parametrize("row", ODD, ids=lambda row: row.name)

@@ -10,7 +10,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from attn_core import BlockSelection
 from attn_core.contract import contract
 from attn_core.mechanisms import block_selection
-from attn_core.mechanisms.block_selection import block_selection_plain
 from tests import reference
 from tests.interpreter import INTERPRETED, interpreted, run_interpreted
 
@@ -73,15 +72,6 @@ def test_they_give_what_the_other_path_gives_forward_and_backward(name, masked, 
     for factor, one, other in zip((1, 10, 10, 10), found, wanted, strict=True):
         assert one.dtype == torch.float32 and one.shape == other.shape
         assert (one - other).abs().max() < factor * reference.tolerance(torch.float32)
-
-
-@interpreted
-def test_they_give_what_the_idea_gives(path):
-    q, k, v = (torch.randn(2, 2, 21, 16, generator=torch.Generator().manual_seed(n)) for n in range(3))
-    path(True)
-    found = BlockSelection(4, selected=2, local=1)(q, k, v, causal=True)
-    wanted = block_selection_plain(*(x.double() for x in (q, k, v)), block_size=4, selected=2, local=1)
-    assert (found - wanted).abs().max() < reference.tolerance(torch.float32)
 
 
 @interpreted

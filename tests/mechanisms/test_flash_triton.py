@@ -11,17 +11,23 @@ import torch
 from torch.nn import functional
 
 from attn_core import attention_with_weights, masks
+from attn_core.contract import contract
 from tests import reference
 from tests.interpreter import INTERPRETED, interpreted, run_interpreted
 
 pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
 
-from attn_core.mechanisms.flash_triton import _attend, _pull_back, flash_attention_triton  # noqa: E402
+from attn_core.mechanisms import flash_triton  # noqa: E402
+from attn_core.mechanisms.flash_triton import _attend, _pull_back  # noqa: E402
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
 def test_kernels_in_the_interpreter():
     run_interpreted(__file__)
+
+
+def flash_attention_triton(q, k, v, **options):
+    return flash_triton.flash_attention_triton(contract(q, k, v, **options))
 
 
 SHAPES = {  # B, H, G, T, S, D, Dv
@@ -201,43 +207,14 @@ def test_there_is_no_second_derivative():
     first = torch.autograd.grad(flash_attention_triton(q, k, v).sum(), q, create_graph=True)  # of a constant gradient
     with pytest.raises(RuntimeError, match="^flash_attention: expected no second derivative"):
         torch.autograd.grad(first[0].sum(), k)
-    with pytest.raises(ValueError, match="^flash_attention: .* torch.func"):
-        torch.func.vmap(flash_attention_triton)(*(x[None] for x in (q, k, v)))
 
 
-four = torch.zeros(2, 4, 3, 8)
-
-
-@interpreted
 @pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda f: f(four[0], four, four), r"q: expected a floating tensor .* of shape \(4, 3, 8\)"),
-        (lambda f: f(four, four[:, :3], four[:, :3]), "k: expected a number of heads that divides q's 4, got 3"),
-        (lambda f: f(four, four, four[:, :, :2]), r"v: expected shape \(2, 4, 3, 'Dv'\) to go with k"),
-        (lambda f: f(*[four.double()] * 3), "q: expected float16, bfloat16 or float32, got torch.float64"),
-        (lambda f: f(*[torch.zeros(1, 1, 1, 257)] * 3), "q: expected a head size of at most 256, got 257"),
-        (lambda f: f(four, four, torch.zeros(2, 4, 3, 300)), "v: expected a head size of at most 256, got 300"),
-        (lambda f: f(four, four, four, mask=torch.ones(3, 3)), "mask: expected a boolean tensor .* got torch.float32"),
-        (lambda f: f(four, four, four, mask=torch.ones(2, 3).bool()), "mask: expected a shape that broadcasts"),
-        (lambda f: f(four, four, four, bias=torch.ones(5, 3)), r"bias: .* broadcasts to \(2, 4, 3, 3\), got \(5, 3\)"),
-        (
-            lambda f: f(four, four, four, bias=torch.ones(3, 3, requires_grad=True)),
-            "bias: expected one without gradient, got requires_grad=True",
-        ),
-        (lambda f: f(four, four, four, causal=1), "causal: expected True or False, got 1"),
-        (lambda f: f(four, four, four, scale=math.inf), "scale: expected a finite number or None, got inf"),
-    ],
+    ("name", "x"), [("q", torch.zeros(1, 1, 1, 4).double()), ("q", torch.zeros(1, 1, 1, 257))], ids=["dtype", "size"]
 )
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(flash_attention_triton)
-
-
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter takes any device")
-def test_a_tensor_elsewhere_is_refused():
-    with pytest.raises(ValueError, match="q: expected a CUDA device, got cpu"):
-        flash_attention_triton(four, four, four)
+def test_what_there_is_no_kernel_for_is_named(name, x):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        flash_attention_triton(x, x, x)
 
 
 # On a CUDA device. flash-attention's own standard: against float32, an error at most twice that of the plain way of

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import LinearAttention, linear_attention
+from attn_core import linear_attention
 from attn_core.mechanisms import linear
 from attn_core.mechanisms.linear import linear_attention_plain
 from tests import reference
@@ -145,12 +145,6 @@ def test_queries_and_keys_are_as_many():
     (q, k, v), _ = draw(3, None, delta=False)
     with pytest.raises(ValueError, match="^q: expected 3 tokens, as k has"):
         linear_attention(q[:, :, :2], k, v)
-
-
-def test_the_mechanism_refuses_a_scale():
-    (q, k, v), _ = draw(3, None, delta=False)
-    with pytest.raises(ValueError, match="^scale: expected None"):
-        LinearAttention()(q, k, v, scale=2.0)
 
 
 def test_features_are_positive():

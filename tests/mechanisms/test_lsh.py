@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -7,7 +5,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from attn_core import MultiHeadAttention, attention, device, masks
 from attn_core.mechanisms import lsh
 from attn_core.mechanisms.lsh import LSHAttention
-from attn_core.transformer import LanguageModel, TransformerConfig
 from tests import reference
 
 
@@ -85,27 +82,6 @@ def test_however_it_is_cut_into_tiles(monkeypatch, causal, scores):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("one_bucket", [False, True])
-def test_hidden_tokens_take_no_part(causal, one_bucket):
-    mechanism = LSHAttention(bucket_size=32 if one_bucket else 4, num_buckets=1 if one_bucket else 4, rounds=3)
-    q, v = draw(3, 2, 21, 6), draw(3, 2, 21, 6, seed=1)
-    hidden = torch.stack([torch.arange(21) >= 15, torch.arange(21) < 6, torch.ones(21, dtype=torch.bool)])
-    mask = ~hidden[:, None, None]
-    out = mechanism(q, q, v, mask=mask, causal=causal)
-    if one_bucket:
-        wanted = dense(q, v, causal=causal, hidden=hidden)
-    else:
-        pairs = reference.lsh_pairs(mechanism, q, causal=causal, hidden=hidden)
-        wanted = reference.attention(q, unit(q), v, mask=pairs)[0]
-    assert (out - wanted).abs().max() < 3e-6
-    assert not out[hidden[:, None].expand(3, 2, 21)].any() and out[:2].any()
-    others = torch.where(hidden[:, None, :, None], draw(3, 2, 21, 6, seed=5), q)
-    assert torch.equal(mechanism(others, others, v, mask=mask, causal=causal), out)
-    with pytest.raises(ValueError, match="mask: expected one that hides keys from all heads and queries"):
-        mechanism(q, q, v, mask=mask.expand(3, 2, 1, 21), causal=causal)
-
-
-@pytest.mark.parametrize("causal", [False, True])
 def test_in_clusters_it_finds_nearly_all_that_dense_attention_does(causal):
     torch.manual_seed(0)
     centres = unit(torch.randn(24, 32))
@@ -139,15 +115,6 @@ def test_the_past_does_not_see_the_future_by_any_way(rounds, seed):
         assert not torch.allclose(changed[:, :, cut:], out[:, :, cut:])
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_gradients_are_right(causal, masked):
-    mechanism = LSHAttention(bucket_size=3, num_buckets=4, rounds=3)
-    q, v = (draw(1, 2, 8, n, seed=n, dtype=torch.float64).requires_grad_() for n in (4, 3))
-    mask = masks.padding(torch.tensor([6]), 8) if masked else None
-    assert torch.autograd.gradcheck(lambda q, v: mechanism(q, q, v, mask=mask, causal=causal), (q, v))
-
-
 def test_a_token_alone_attends_to_itself_and_zero_has_no_direction():
     q, v = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]])[None, None].requires_grad_(), draw(1, 1, 3, 2)
     v.requires_grad_()
@@ -169,19 +136,6 @@ def test_far_scores_stay_finite():
     out = mechanism(q, q, v, scale=1.0)
     assert (out - wanted).abs().max() < 1e-3
     assert torch.isfinite(torch.autograd.grad(out.sum(), q)[0]).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_keeps_its_dtype_and_sums_in_float32(dtype):
-    q, v = (draw(2, 2, 50, 8, seed=n).to(dtype).requires_grad_() for n in (0, 1))
-    mechanism = LSHAttention(bucket_size=8, rounds=3)
-    wide = q.detach().float()
-    out, wanted = mechanism(q, q, v), mechanism(wide, wide, v.detach().float())
-    assert out.dtype == dtype and torch.equal(out, wanted.to(dtype))
-    out.sum().backward()
-    assert q.grad.dtype == dtype and torch.isfinite(q.grad).all()
-    with torch.autocast("cpu", dtype=dtype):
-        assert torch.equal(mechanism(wide, wide, v.detach().float()), wanted)
 
 
 def test_hashes_follow_the_seed_and_near_vectors_meet():
@@ -234,57 +188,6 @@ def test_in_multi_head_attention_one_projection_serves_both(causal):
     torch.testing.assert_close(layer(x, causal=causal), wanted, atol=1e-12, rtol=0)
     with pytest.raises(ValueError, match="^k: expected the same tensor as q"):
         MultiHeadAttention(24, 3, mechanism=LSHAttention())(x.float())
-
-
-def test_a_language_model_with_it_learns_and_sees_no_future():
-    torch.manual_seed(0)
-    sizes = {"model_dim": 16, "num_heads": 2, "num_layers": 2, "feed_forward_dim": 16, "dropout": 0.0}
-    config = TransformerConfig(11, **sizes, share_query_key=True)
-    model = LanguageModel(config, mechanism=lambda: LSHAttention(bucket_size=4))
-    half = torch.randint(3, 11, (4, 10))
-    tokens = torch.cat([half, half], 1)
-    before = model(tokens)[:, :12]
-    changed = tokens.clone()
-    changed[:, 12:] = 5
-    torch.testing.assert_close(model(changed)[:, :12], before, atol=1e-5, rtol=0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    losses = []
-    for _ in range(30):
-        loss = torch.nn.functional.cross_entropy(model(tokens)[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-
-
-X = torch.zeros(2, 4, 6, 8)
-plain = LSHAttention()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: plain(X, X.clone(), X), "k: expected the same tensor as q, got another"),
-        (lambda: plain(X, X[:, :2], X[:, :2]), "k: expected the same tensor as q"),
-        (lambda: plain(X, X, X[:, :2]), r"v: expected shape \(2, 4, 6, 'Dv'\)"),
-        (lambda: plain(X, X, X, bias=torch.zeros(6)), "bias: expected None"),
-        (
-            lambda: plain(X, X, X, mask=torch.ones(6, 6).bool()),
-            r"mask: expected one that hides keys from all heads and queries, \(B, 1, 1, S\), got \(6, 6\)",
-        ),
-        (lambda: plain(X, X, X, mask=torch.ones(6)), "mask: expected a boolean tensor"),
-        (lambda: plain(X.long(), X, X), "q: expected a floating tensor"),
-        (lambda: plain(X, X, X, scale=math.inf), "scale: expected a finite number"),
-        (lambda: LSHAttention(bucket_size=0), "bucket_size: expected an integer of at least 1, got 0"),
-        (lambda: LSHAttention(rounds=0), "rounds: expected an integer of at least 1, got 0"),
-        (lambda: LSHAttention(num_buckets=0), "num_buckets: expected an integer of at least 1, got 0"),
-        (lambda: LSHAttention(num_buckets=3), "num_buckets: expected 1 or an even number, got 3"),
-    ],
-)
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        call()
 
 
 def test_what_is_drawn_while_pytorch_traces_is_not_kept():

@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import pytest
@@ -28,33 +27,6 @@ def close(softmax, scores, values, tolerance):
     out, logsumexp = whole(scores, values)
     assert (softmax.out() - out).abs().max() < tolerance
     torch.testing.assert_close(softmax.logsumexp().double(), logsumexp, atol=tolerance, rtol=tolerance)
-
-
-@pytest.mark.parametrize("width", [1, 3, 5, 16, 40])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 3e-6)])
-def test_any_width_of_tile_gives_softmax_over_all_keys(width, dtype, tolerance):
-    scores, values = 3 * torch.randn(2, 3, 16, dtype=dtype), torch.randn(2, 16, 4, dtype=dtype)
-    softmax = read(tiles_of(scores, values, width), (2, 3), 4, dtype)
-    assert softmax.out().dtype == softmax.logsumexp().dtype == dtype
-    close(softmax, scores, values, tolerance)
-
-
-def test_any_order_of_tiles_gives_the_same():
-    scores, values = 5 * torch.randn(3, 10, dtype=torch.float64), torch.randn(10, 4, dtype=torch.float64)
-    for order in itertools.permutations(tiles_of(scores, values, 3)):
-        close(read(order, (3,), 4), scores, values, 1e-12)
-
-
-@pytest.mark.parametrize("hidden", [[0], [3], [0, 1], [1, 3], [0, 1, 2, 3]])
-def test_tiles_in_which_all_is_hidden(hidden):
-    scores, values = torch.randn(3, 12, dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
-    for tile in hidden:
-        scores[:, 3 * tile : 3 * tile + 3] = -math.inf
-    scores[0] = -math.inf  # beside rows that see something, one that never does
-    softmax = read(tiles_of(scores, values, 3), (3,), 4)
-    assert torch.equal(softmax.out()[0], torch.zeros(4, dtype=torch.float64))
-    assert softmax.logsumexp()[0] == -math.inf
-    close(softmax, scores, values, 1e-12)
 
 
 def test_before_any_tile_there_is_nothing():
@@ -107,27 +79,3 @@ def test_the_exponential_is_one_to_rounding_and_works_in_place():
     # A rounding of x itself changes its exponential by as much, relatively, as x is rounded absolutely.
     assert ((found - expected).abs() <= 2e-5 * expected).all()
     assert found[-2] == 0.0 and found[-1] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3).half(), torch.zeros(3, 4)),
-            r"scores: expected torch.float32 of shape \(2, 'n'\), got torch.float16",
-        ),
-        (
-            lambda: OnlineSoftmax((2,), 4).add(torch.zeros(1, 3), torch.zeros(3, 4)),
-            r"scores: .* shape \(2, 'n'\), got torch.float32 of shape \(1, 3\)",
-        ),
-        (lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 0), torch.zeros(0, 4)), r"scores: .* shape \(2, 0\)"),
-        (
-            lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3), torch.zeros(2, 4)),
-            r"values: expected shape \('…', 3, 4\), got \(2, 4\)",
-        ),
-        (lambda: OnlineSoftmax((2,), 4).add(torch.zeros(2, 3), torch.zeros(3, 5)), r"values: .* got \(3, 5\)"),
-    ],
-)
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

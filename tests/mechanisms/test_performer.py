@@ -2,21 +2,17 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_core import MultiHeadAttention, attention, device, masks
-from attn_core.mechanisms import performer
+from attn_core.mechanisms import performer, performer_scan
 from attn_core.mechanisms.performer import Performer, orthogonal_normal
-from attn_core.transformer import LanguageModel, TransformerConfig, TransformerEncoder
 from tests import reference
+from tests.mechanisms.test_window import Largest
 
 SHAPES = {  # B, H, G, T, S, D, Dv
     "plain": (2, 4, 4, 5, 5, 8, 8),
-    "odd": (1, 3, 3, 7, 11, 5, 5),
     "grouped": (2, 6, 2, 9, 9, 8, 8),
     "multi-query": (2, 4, 1, 3, 13, 8, 3),
-    "one query": (2, 6, 2, 1, 9, 8, 11),
-    "one key": (1, 2, 2, 3, 1, 4, 4),
     "more queries than keys": (2, 2, 2, 8, 5, 8, 8),
 }
 KINDS = ["nothing", "causal", "padding", "causal padding", "scale", "negative scale", "a mask of one axis"]
@@ -52,7 +48,7 @@ def small_chunks(request, monkeypatch):
     monkeypatch.setattr(device, "TILED", request.param)
     monkeypatch.setattr(performer, "CHUNK", 3)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 4)
-    monkeypatch.setattr(performer, "PAIRED", 2)
+    monkeypatch.setattr(performer_scan, "PAIRED", 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,90 +222,15 @@ def test_large_inputs_are_neither_averaged_nor_lost(size, causal, small_chunks):
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
 
 
-class Largest(TorchDispatchMode):
-    """Numbers in the largest tensor made."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        made = [x for x in (out if isinstance(out, tuple | list) else [out]) if isinstance(x, torch.Tensor)]
-        self.numel = max([self.numel, *(x.numel() for x in made)])
-        return out
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_no_tensor_is_larger_than_the_inputs_or_a_chunk(causal):
     q = torch.randn(1, 1, 6000, 16)
     with Largest() as largest:
         Performer(16, 64)(q, q, q, causal=causal)
-    assert largest.numel < 1.2 * q.numel()
+    assert largest.most < 1.2 * q.numel()
 
 
 # The contract.
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_an_empty_row_gives_zeros_and_zero_gradient(causal):
-    q, k, v = inputs("plain")
-    mask = masks.padding(torch.tensor([3, 0]), 5)
-    mechanism = Performer(8, 16)
-    out = mechanism(q, k, v, mask=mask, causal=causal)
-    assert torch.equal(out[1], torch.zeros_like(out[1]))
-    out.square().sum().backward()
-    assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
-    assert torch.equal(q.grad[1], torch.zeros_like(q.grad[1])) and q.grad[0].abs().max() > 0
-    with torch.no_grad():
-        v[1, :, 2] = math.nan
-        silent = mechanism(q, k, v, mask=mask, causal=causal)
-    assert torch.equal(silent, out)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_float32_inside(dtype, causal):
-    q, k, v = (x.detach() for x in inputs("grouped", dtype))
-    mechanism = Performer(8, 32)
-    out = mechanism(q, k, v, causal=causal)
-    assert out.dtype == dtype
-    assert torch.equal(out, mechanism(q.float(), k.float(), v.float(), causal=causal).to(dtype))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        wide = mechanism(q.float(), k.float(), v.float(), causal=causal)
-    assert wide.dtype == torch.float32 and torch.equal(wide.to(dtype), out)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"q": torch.zeros(2, 4, 5, 7), "k": torch.zeros(2, 4, 5, 7)}, r"q: expected head size 8, .* of shape"),
-        ({"bias": torch.zeros(5, 5)}, "bias: expected None"),
-        ({"mask": torch.ones(5, 5, dtype=torch.bool)}, r"mask: expected one that hides keys .* got \(5, 5\)"),
-        ({"mask": torch.ones(4, 1, 5, dtype=torch.bool)}, "mask: expected one that hides keys"),
-        ({"mask": torch.ones(5)}, "mask: expected a boolean tensor"),
-        ({"k": torch.zeros(2, 3, 5, 8)}, "k: expected a number of heads that divides"),
-        ({"v": torch.zeros(2, 4, 6, 8)}, "v: expected shape"),
-        ({"scale": math.nan}, "scale: expected a finite number"),
-        ({"causal": 1}, "causal: expected True or False"),
-    ],
-)
-@pytest.mark.parametrize("path", ["forward", "with_weights"])
-def test_wrong_input_is_refused(path, changes, message):
-    arguments = dict(zip("qkv", torch.zeros(3, 2, 4, 5, 8), strict=True)) | changes
-    q, k, v = (arguments.pop(name) for name in "qkv")
-    with pytest.raises(ValueError, match=message):
-        getattr(Performer(8, 16), path)(q, k, v, **arguments)
-
-
-@pytest.mark.parametrize("sizes", [{"head_dim": 0}, {"features": 0}, {"features": 2.5}])
-def test_wrong_sizes_are_refused(sizes):
-    with pytest.raises(ValueError, match=f"{next(iter(sizes))}: expected"):
-        Performer(**({"head_dim": 4} | sizes))
-
-
-def test_scale_zero_weighs_all_keys_the_same():
-    q, k, v = (x.detach() for x in inputs("grouped"))
-    expected = v.mean(2, keepdim=True).repeat_interleave(3, dim=1).expand(q.shape)
-    assert (Performer(8, 16)(q, k, v, scale=0.0) - expected).abs().max() < 1e-6
 
 
 # In its place.
@@ -322,19 +243,3 @@ def test_multi_head_attention_decodes_with_it_as_it_reads():
         whole = layer(x, causal=True)
         steps = [layer(piece, causal=True, cache=cache) for piece in x.split([3, 1, 2, 1], dim=1)]
     assert (torch.cat(steps, dim=1) - whole).abs().max() < 1e-5
-
-
-def test_a_transformer_has_one_in_each_layer():
-    config = TransformerConfig(13, model_dim=16, num_heads=4, num_layers=2, feed_forward_dim=24, dropout=0.0)
-    model = TransformerEncoder(config, mechanism=lambda: Performer(4, 64))
-    assert len({layer.projection.data_ptr() for layer in model.modules() if isinstance(layer, Performer)}) == 2
-    tokens, lengths = torch.randint(4, 13, (2, 9)), torch.tensor([9, 6])
-    states = model(tokens, lengths)
-    longer = model(torch.cat([tokens, torch.zeros(2, 3, dtype=torch.long)], dim=1), lengths)
-    assert (states[1, :6] - longer[1, :6]).abs().max() < 1e-5
-    states.square().sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
-    reader = LanguageModel(config, mechanism=lambda: Performer(4, 64))
-    changed = tokens.clone()
-    changed[:, 6:] = 5
-    assert (reader(tokens) - reader(changed))[:, :6].abs().max() < 1e-5

@@ -1,6 +1,7 @@
-"""Every public mechanism: how to make one, what it takes, and what it must compute, in float64 and by loops.
+"""Every public mechanism: how to make one, what it takes, and what it must compute, in float64.
 
-The properties of ``test_mechanisms.py`` read nothing but this table, so a new mechanism needs one entry in it.
+From this table follow the properties, the hostile inputs, the launches that are counted, the derivatives and the tests
+on a GPU, so a new mechanism needs one entry in it.
 """
 
 import math
@@ -50,10 +51,18 @@ class Mechanism:
     """
     slack: float = 1.0
     """How many times the tolerance of exact attention the outputs need; most need 1."""
-    has_weights: bool = True
-    """Whether it has attention weights ``(B, H, T, S)``, which its method ``with_weights`` then returns."""
-    rows_sum_to_one: bool = True
-    """Whether the weights of a query that sees a key sum to 1, and not to less."""
+    weights: str | None = "shares"
+    """What the weights ``(B, H, T, S)`` of its method ``with_weights`` are; None where it has none.
+
+    ``"shares"`` are at least 0 and sum to 1 for a query that sees a key, ``"parts"`` are at least 0 and sum to at most
+    1, and ``"any"`` may be negative or sum to more. Hidden keys always have 0, and the output is the sum of the values
+    by these weights.
+    """
+    derivatives: str = "all"
+    """``"first"`` if it has a backward pass of its own, and refuses derivatives beyond it and ``torch.func``.
+
+    ``"fused"`` if it calls PyTorch's fused kernels, which have no second derivative on a CPU; otherwise ``"all"``.
+    """
     by_position: bool = False
     """Whether it decides by position which keys a query sees, as a window does."""
     heads_apart: bool = True
@@ -95,8 +104,7 @@ def over_mixtures(mechanism: Linformer, call: Call) -> Tensor:
     mask = call.options.get("mask")
     shown = None if mask is None else mask.broadcast_to(call.shape[0], 1, 1, call.shape[3])
     keys = reference.linformer_slots(mechanism.key_projection, call.k, shown)
-    by_value = mechanism.key_projection if mechanism.share_values else mechanism.value_projection
-    values = reference.linformer_slots(by_value, call.v, shown)
+    values = reference.linformer_slots(mechanism.value_projection, call.v, shown)
     return reference.attention(call.q, keys, values, scale=call.options.get("scale"))[0]
 
 
@@ -151,21 +159,24 @@ WINDOWS = {"": (1, 1, 1), ", before alone": (2, 0, 1), ", dilated": (1, 2, 2), "
 PER_KEY = {"mask": "keys", "bias": False}
 
 MECHANISMS: dict[str, Mechanism] = {
-    "attention": Mechanism(lambda call: attention, exact),
+    "attention": Mechanism(lambda call: attention, exact, derivatives="fused"),
     "attention_with_weights": Mechanism(lambda call: lambda *a, **o: attention_with_weights(*a, **o)[0], exact),
-    "Dense": Mechanism(lambda call: Dense(), exact),
+    "Dense": Mechanism(lambda call: Dense(), exact, derivatives="fused"),
     "Dense, capped": Mechanism(lambda call: Dense(soft_cap=1.5), capped),
     "SinkAttention": Mechanism(
         sink_attention,
         with_sinks,
-        rows_sum_to_one=False,
+        weights="parts",
         heads_apart=False,  # each has a sink of its own
     ),
-    "flash_attention": Mechanism(lambda call: flash_attention, exact),
-    "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact),
+    "flash_attention": Mechanism(lambda call: flash_attention, exact, derivatives="first"),
+    "FlashAttention": Mechanism(lambda call: FlashAttention(query_tile=2, key_tile=3), exact, derivatives="first"),
     **{
         f"SlidingWindow{name}": Mechanism(
-            lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]), within_the_window, by_position=True
+            lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]),
+            within_the_window,
+            by_position=True,
+            derivatives="first",
         )
         for name, w in WINDOWS.items()
     },
@@ -177,14 +188,16 @@ MECHANISMS: dict[str, Mechanism] = {
         over_mixtures,
         PER_KEY | {"causal": False},
         slack=3,
-        has_weights=False,  # its weights are over slots
+        weights=None,  # they are over slots
+        derivatives="fused",
     ),
     "Linformer, a projection a head": Mechanism(
-        lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1], share_values=True), call),
+        lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1]), call),
         over_mixtures,
         PER_KEY | {"causal": False},
         slack=3,
-        has_weights=False,
+        weights=None,
+        derivatives="fused",
         heads_apart=False,  # they have matrices of their own
     ),
     "LinearAttention": Mechanism(
@@ -202,6 +215,7 @@ MECHANISMS: dict[str, Mechanism] = {
             within_blocks,
             PER_KEY | {"ties": False},
             by_position=True,
+            derivatives="first",
         )
         for name, sizes in {"": (2, 1, 1), ", wide": (3, 2, 2), ", near alone": (1, 0, 3)}.items()
     },
@@ -209,6 +223,7 @@ MECHANISMS: dict[str, Mechanism] = {
         lambda call: LSHAttention(bucket_size=3, num_buckets=2, rounds=2, seed=1),
         within_buckets,
         PER_KEY | {"shared": True},
-        has_weights=False,  # it never has whole rows
+        weights=None,  # it never has whole rows
+        derivatives="first",
     ),
 }

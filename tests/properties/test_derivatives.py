@@ -14,16 +14,12 @@ from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 from tests.properties.modules import MODULES, Inputs
 
-OWN_BACKWARD = ("flash_attention", "FlashAttention", "SlidingWindow", "BlockSelection", "LSHAttention")
-"""What has a backward pass of its own, and nothing beyond it."""
-FUSED = ("attention", "Dense", "Linformer", "Linformer, a projection a head")
-"""What PyTorch's fused kernels compute, which have no second derivative on a CPU."""
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # of torch.func.jvp itself
 each = pytest.mark.parametrize("name", [*MECHANISMS, "ring_attention"])
 
 
 def refuses(name):
-    return name == "ring_attention" or name.startswith(OWN_BACKWARD)
+    return name == "ring_attention" or MECHANISMS[name].derivatives == "first"
 
 
 def prepared(name, **options):
@@ -48,7 +44,7 @@ def test_a_second_derivative_is_right_or_refused(name, loss):
     def gradients(*tensors):
         return torch.autograd.grad(loss(function(*tensors)), tensors, create_graph=True)
 
-    if refuses(name) or name in FUSED:
+    if refuses(name) or MECHANISMS[name].derivatives == "fused":
         words = "expected no second derivative" if refuses(name) else "not implemented"
         for x in inputs:
             with pytest.raises(RuntimeError, match=words):  # asked of each input alone

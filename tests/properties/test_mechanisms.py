@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 import attn_core
 from attn_core import mechanisms
+from attn_core.contract import Mechanism
+from tests import reference
 from tests.properties.draws import HALVES, examples
 from tests.properties.mechanisms import MECHANISMS, exact, run
 
@@ -23,32 +25,35 @@ CONTRACT = {"mask", "bias", "causal", "scale"}
 
 
 def public_mechanisms():
-    """All that is called as the contract says: functions, and modules by their ``forward``."""
-    found = set()
+    """The subclasses of ``Mechanism``, and the functions called as the contract says; and the file of each."""
+    found = {}
     for module in pkgutil.iter_modules(mechanisms.__path__, f"{mechanisms.__name__}."):
         if "_triton" in module.name:
             continue  # test_triton.py: the package triton may be absent, and its interpreter wants a process of its own
         for name, one in vars(importlib.import_module(module.name)).items():
-            called = one.forward if isinstance(one, type) and issubclass(one, torch.nn.Module) else one
-            own = getattr(one, "__module__", "") == module.name and not name.startswith("_")
-            if own and callable(called) and not isinstance(called, type):
-                asked = list(inspect.signature(called).parameters.values())
-                if {p.name for p in asked if p.kind is p.KEYWORD_ONLY} >= CONTRACT:
-                    found.add(name)
+            if getattr(one, "__module__", "") != module.name or name.startswith("_"):
+                continue
+            if isinstance(one, type):
+                called = issubclass(one, Mechanism)
+            else:
+                called = callable(one) and set(inspect.signature(one).parameters) >= CONTRACT
+            if called:
+                found[name] = module.name.rpartition(".")[2]
     return found
 
 
 def test_the_table_has_every_mechanism():
-    elsewhere = {"sliding_window_attention"}  # what SlidingWindow calls; its global keys: test_parts.py
     public, listed = public_mechanisms(), {name.partition(",")[0] for name in MECHANISMS}
-    missing = public - listed - elsewhere
-    assert not missing, (
-        f"{missing}: expected an entry in MECHANISMS (tests/properties/mechanisms.py). What takes {sorted(CONTRACT)} "
-        "by keyword counts as a mechanism, unless its name begins with an underscore."
-    )
-    assert listed | elsewhere == public, f"{listed - public}: in MECHANISMS, but not found in attn_core/mechanisms"
+    missing = public.keys() - listed
+    assert not missing, f"{missing}: expected an entry in MECHANISMS (tests/properties/mechanisms.py)"
+    assert listed == public.keys(), f"{listed - public.keys()}: in MECHANISMS, but not in attn_core/mechanisms"
     unnamed = listed - set(attn_core.__all__)
     assert not unnamed, f"{unnamed}: expected in __all__ of attn_core/__init__.py"
+
+
+def test_make_check_finds_the_rows_of_a_class_by_the_name_of_its_file():
+    for name, file in public_mechanisms().items():
+        assert name[0].islower() or file.replace("_", "") in name.lower(), f"{name}: expected {file} in the name"
 
 
 def test_the_tables_are_read_where_triton_is_not_installed():
@@ -58,10 +63,6 @@ def test_the_tables_are_read_where_triton_is_not_installed():
         "test_mechanisms.test_the_table_has_every_mechanism(); test_modules.test_the_table_has_every_public_module()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
-
-
-def close(found, wanted, tolerance):
-    return found.shape == wanted.shape and (found.double() - wanted.double()).abs().sum(-1).le(tolerance).all()
 
 
 @each
@@ -76,7 +77,7 @@ def test_it_is_what_it_should_be_in_float64(name, dtype):
         with torch.no_grad():
             out = run(made, call)
         assert out.dtype == dtype and not out.isnan().any()
-        assert close(out, mechanism.expected(made, call), 6 * mechanism.tolerance(call))
+        reference.assert_near(out, mechanism.expected(made, call), 6 * mechanism.tolerance(call))
 
     check()
 
@@ -105,7 +106,7 @@ def test_gradients_are_right(name):
         inputs = [x.detach().requires_grad_() for x in narrow.tensors[own]]
         found = torch.autograd.grad(run(made, narrow.on(inputs[0], *inputs[-2:])), inputs, toward.float())
         for one, other in zip(found, wanted, strict=True):
-            assert (one - other).abs().max() <= 50 * mechanism.tolerance(narrow)
+            reference.assert_near(one, other, 50 * mechanism.tolerance(narrow))
 
     check()
 
@@ -152,8 +153,8 @@ def test_inputs_are_never_changed(name):
     check()
 
 
-@pytest.mark.parametrize("name", [n for n, m in MECHANISMS.items() if m.has_weights])
-def test_rows_of_weights_sum_to_one_or_to_nothing(name):
+@pytest.mark.parametrize("name", [n for n, m in MECHANISMS.items() if m.weights])
+def test_the_weights_are_what_the_table_says_and_give_the_output(name):
     mechanism = MECHANISMS[name]
 
     @examples(30)
@@ -162,16 +163,21 @@ def test_rows_of_weights_sum_to_one_or_to_nothing(name):
         made = mechanism.make(call)
         exactly = attn_core.attention_with_weights if mechanism.expected is exact else None
         explicit = getattr(made, "with_weights", exactly)
-        assert explicit, f"{name}: expected a method with_weights, or has_weights=False in its entry of MECHANISMS"
+        assert explicit, f"{name}: expected a method with_weights, or weights=None in its entry of MECHANISMS"
         with torch.no_grad():
             out, weights = explicit(*call.tensors, **call.options)
-            assert close(out, run(made, call), 6 * mechanism.tolerance(call))
+            reference.assert_near(out, run(made, call), 6 * mechanism.tolerance(call))
         allowed = call.allowed()
-        assert weights.shape == call.shape and (weights >= 0).all() and (weights[~allowed] == 0).all()
+        assert weights.shape == call.shape and (weights[~allowed] == 0).all()
+        values = reference.grouped(call.v.double(), call.shape[1])
+        reference.assert_near(out, weights.double() @ values, 6 * mechanism.tolerance(call))
+        if mechanism.weights == "any":
+            return
         sums = weights.double().sum(-1)
-        full = sums > 0.5 if mechanism.rows_sum_to_one else sums > 0
-        too_much = (sums[full] - 1).abs() if mechanism.rows_sum_to_one else (sums[full] - 1).clamp(min=0)
-        assert too_much.le(1e-5).all() and (sums[~full] == 0).all()
+        assert (weights >= 0).all() and (sums <= 1 + 1e-5).all()
+        full = sums > 0.5 if mechanism.weights == "shares" else sums > 0
+        if mechanism.weights == "shares":
+            reference.assert_near(sums, full.double(), 1e-5)
         if not mechanism.by_position:  # otherwise rows may be empty for another reason
             assert torch.equal(full, allowed.any(-1))
 
@@ -197,7 +203,7 @@ def test_the_future_never_moves_the_past(name):
         with torch.no_grad():
             one, other = run(made, call), run(made, call.on(*later))
         see_none = max(0, min(queries, new - (keys - queries)))  # the queries before the first that sees it
-        assert close(one[:, :, :see_none], other[:, :, :see_none], mechanism.tolerance(call))
+        reference.assert_near(one[:, :, :see_none], other[:, :, :see_none], mechanism.tolerance(call))
 
     check()
 
@@ -225,7 +231,7 @@ def test_padding_never_matters(name):
             filled[0] = filled[1]
         with torch.no_grad():
             one, other = run(made, call), run(made, call.on(*filled))
-        assert close(one, other, mechanism.tolerance(call))
+        reference.assert_near(one, other, mechanism.tolerance(call))
 
     check()
 
@@ -260,7 +266,7 @@ def test_queries_in_pieces_equal_the_whole(name):
         with torch.no_grad():
             whole = run(made, call)
         found = torch.cat(pieces, 2)
-        assert close(found, whole[:, :, queries - found.shape[2] :], 6 * mechanism.tolerance(call))
+        reference.assert_near(found, whole[:, :, queries - found.shape[2] :], 6 * mechanism.tolerance(call))
 
     check()
 
@@ -291,7 +297,7 @@ def test_rows_and_heads_do_not_meet(name):
                     tensors = call.q[row, heads], call.q[row, heads], call.v[row, heads]
                 with torch.no_grad():
                     alone = run(made, call.on(*tensors, **options))
-                assert close(alone, whole[row, heads], 6 * mechanism.tolerance(call))
+                reference.assert_near(alone, whole[row, heads], 6 * mechanism.tolerance(call))
 
     check()
 
@@ -314,7 +320,7 @@ def test_what_is_not_finite_stays_in_its_row(name):
         made, others = mechanism.make(call), [b for b in range(call.shape[0]) if b != row]
         with torch.no_grad():
             one, other = run(made, call), run(made, call.on(*spoilt))
-        assert close(other[others], one[others], mechanism.tolerance(call))
+        reference.assert_near(other[others], one[others], mechanism.tolerance(call))
 
     check()
 
@@ -330,7 +336,8 @@ def test_it_works_where_no_gradient_is_kept(name, mode):
         made = mechanism.make(call)
         with mode():
             out = run(made, call.on(*(x.detach().requires_grad_() for x in call.tensors)))
-        assert not out.requires_grad and close(out, run(made, call), mechanism.tolerance(call))
+        assert not out.requires_grad
+        reference.assert_near(out, run(made, call), mechanism.tolerance(call))
 
     check()
 
@@ -365,7 +372,7 @@ def test_under_autocast_it_keeps_the_dtype_of_q(name):
             out = run(made, call)
         assert out.dtype == call.q.dtype
         with torch.no_grad():
-            assert close(out, run(made, call), 6 * 4e-2)
+            reference.assert_near(out, run(made, call), 6 * 4e-2)
 
     check()
 
@@ -379,7 +386,7 @@ def test_the_table_would_notice_a_fault():
     @examples(60)
     @given(MECHANISMS["attention"].calls())
     def check(call):
-        assert close(blind(*call.tensors, **call.options), MECHANISMS["attention"].expected(None, call), 1e-4)
+        reference.assert_near(blind(*call.tensors, **call.options), MECHANISMS["attention"].expected(None, call), 1e-4)
 
     with pytest.raises(AssertionError):
         check()

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from attn_core import KVCache, MultiHeadAttention, OnlineSoftmax, attend, masks
 from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
+from attn_core.contract import contract
 from attn_core.mechanisms.dense import masked_softmax
-from attn_core.mechanisms.window import sliding_window_attention
+from attn_core.mechanisms.window import attend_in_window
 from attn_core.positions import ALiBi, Rotary
 from tests import reference
 from tests.properties.draws import HALVES, broadcastable, calls, examples
@@ -71,7 +72,7 @@ def test_tiles_in_any_order_equal_the_whole(data):
     for tile in data.draw(st.permutations(tiles)):
         online.add(scores[..., tile].clone(), values[tile])
     wanted, _ = attend(scores.double(), values.double())
-    assert (online.out() - wanted).abs().le(UNITS[dtype]).all()
+    reference.assert_near(online.out(), wanted, 3 * UNITS[dtype])
     torch.testing.assert_close(online.logsumexp().double(), scores.double().logsumexp(-1), rtol=1e-5, atol=1e-5)
 
 
@@ -85,7 +86,8 @@ def test_global_keys_join_the_window(call, size, data):
     global_mask = torch.rand(batch, 1, 1, size, generator=number(seed, 2)) < 0.6
     before, after, dilation = (data.draw(st.integers(low, 3)) for low in (0, 0, 1))
     seen_by_all = {"global_k": global_k, "global_v": global_v, "global_mask": global_mask}
-    found = sliding_window_attention(*call.tensors, before, after, dilation, **seen_by_all, **call.options)
+    checked = contract(*call.tensors, **call.options)
+    found = attend_in_window(checked, before, after, dilation, **seen_by_all)
     distance = torch.arange(keys) - torch.arange(queries)[:, None] - (keys - queries)
     near = (distance >= -before * dilation) & (distance <= after * dilation) & (distance % dilation == 0)
     if call.options["causal"]:
@@ -98,7 +100,7 @@ def test_global_keys_join_the_window(call, size, data):
         bias = torch.cat([bias.broadcast_to(call.shape).float(), none], 3)
     k, v = torch.cat([call.k, global_k], 2), torch.cat([call.v, global_v], 2)
     wanted, _ = reference.attention(call.q, k, v, mask=joined, bias=bias, scale=call.options["scale"])
-    assert (found - wanted).abs().le(10 * reference.tolerance(torch.float32, scale=call.spread)).all()
+    reference.assert_near(found, wanted, 10 * reference.tolerance(torch.float32, scale=call.spread))
 
 
 @examples(60)
@@ -142,7 +144,7 @@ def test_paged_attention_reads_what_was_written_and_nothing_else(data):
         k, v = (x.transpose(0, 1)[None] for x in (keys, values))
         wanted, _ = reference.attention(q[row : row + 1], k, v, causal=True, scale=scale)
         new = max(0, tokens - len(keys))  # queries in front of the row's first token mean nothing
-        assert (found[row, :, new:] - wanted[0, :, new:]).abs().le(2 * UNITS[dtype]).all()
+        reference.assert_near(found[row, :, new:], wanted[0, :, new:], 4 * UNITS[dtype])
 
 
 @pytest.mark.parametrize("positions", [None, Rotary(4), ALiBi(4)], ids=["none", "rotary", "alibi"])

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 
 from attn_core import attention_with_weights
+from attn_core.contract import contract
 from tests import reference
 from tests.properties.draws import calls, examples
 
@@ -36,7 +37,7 @@ def check_against_the_reference(call):
     """Any layout, mask and bias; the gradients those of the explicit path in float64, and inputs left alone."""
     inputs = [x.detach().requires_grad_() for x in call.tensors]
     kept = [x.detach().clone() for x in inputs]
-    out = flash_attention_triton(*inputs, **call.options)
+    out = flash_attention_triton(contract(*inputs, **call.options))
     expected, _ = reference.attention(*call.tensors, **call.options)
     assert (out - expected).abs().le(2 * reference.tolerance(torch.float32)).all()
     plain = [x.detach().double().requires_grad_() for x in call.tensors]
