@@ -107,10 +107,13 @@ class LSHAttention(Mechanism):
         return (x @ axes).unflatten(2, (self.rounds, -1)).argmax(-1).mT.contiguous()
 
 
-@torch.compiler.assume_constant_result  # a generator cannot be traced
 def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
     """The axes of each round's random rotation, and their opposites: ``(size, rounds · 2 · count)``."""
     return torch.from_numpy(_drawn(seed, rounds, size, count))
+
+
+# A generator cannot be traced. This is what torch.compiler.assume_constant_result does, without importing the compiler.
+_axes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(8)
