@@ -9,7 +9,7 @@ from attn_book.data import Pair, Vocab
 from attn_book.teacher_forcing import teacher_forced_attention, teacher_forced_heads
 from attn_book.translation import translate
 from attn_core.decode import beam, greedy, sample
-from attn_core.decode.hypothesis import evaluating
+from attn_core.evaluation import evaluating
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS

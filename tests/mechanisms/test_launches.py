@@ -16,7 +16,7 @@ from tests.mechanisms.launches import Launches
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
-MOST = 40
+MOST = 42
 SORTED = 91
 """What block selection launches where it has no kernel, and sorts pairs of queries and blocks."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T

@@ -183,7 +183,7 @@ def tuning_run(folder):
 def positions_run(folder):
     found = {}
     for kind in positions.KINDS:
-        model = positions.LanguageModel(positions.LETTERS, kind)
+        model = positions.PlacedModel(positions.LETTERS, kind)
         positions.train(model, "copying", torch.empty(0), seed=0, rate=1e-2, steps=3)
         found[kind] = positions.test_copying(model)
     return found

@@ -56,12 +56,12 @@ def test_a_window_holds_its_neighbours(n, window, dilation, causal):
     assert widget.scores() == np.sum(expected)
 
 
-@pytest.mark.parametrize(("window", "dilation", "shared"), [(2, 1, 3), (0, 1, 0), (3, 2, 1), (5, 1, 16), (1, 8, 5)])
-def test_global_tokens_see_and_are_seen_as_in_longformer(window, dilation, shared):
+@pytest.mark.parametrize(("window", "shared"), [(2, 3), (0, 0), (3, 1), (5, 16)])
+def test_global_tokens_see_and_are_seen_as_in_longformer(window, shared):
     n = 19
-    widget = AttentionPatternExplorer("global", n, window=window, dilation=dilation, global_tokens=shared)
+    widget = AttentionPatternExplorer("global", n, window=window, global_tokens=shared)
     torch.manual_seed(0)
-    layer = LongformerAttention(8, 2, window, dilation=dilation).double()
+    layer = LongformerAttention(8, 2, window).double()
     x = torch.randn(1, n, 8, dtype=torch.float64, requires_grad=True)
     out = layer(x, torch.arange(n)[None] < shared)[0].sum(1)
     seen = [torch.autograd.grad(row, x, retain_graph=True)[0][0].abs().sum(1) > 1e-12 for row in out]
