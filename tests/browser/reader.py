@@ -22,46 +22,52 @@ THIN = """() => {
     block.normalize();
   }
 }"""
-# In each widget, and in the text around them, three controls of each kind: the first, one halfway and the last. Links
-# lead away and are left alone.
-DRIVE = """async () => {
+# In each widget, and in the text around them, some controls of each kind, among them the first and the last; `see` is
+# called after each. Links lead away and are left alone.
+DRIVE = """async ([texts, most, see]) => {
+  const look = eval(see);
   const inputs = ["radio", "checkbox", "range", "number", "text"].map((type) => `input[type=${type}]`);
   const kinds = ["summary", "button", "[role=tab]", ".sd-tab-label", "[role=gridcell]", "[role=option]",
                  "select", "textarea", ...inputs];
   const cards = [...document.querySelectorAll(".attn-card")];
   const text = document.querySelector("article, main");
   const tell = (e, ...types) => types.forEach((type) => e.dispatchEvent(new Event(type, { bubbles: true })));
-  const pause = () => new Promise(requestAnimationFrame);
-  const write = (e, value) => {
-    e.value = value;
-    tell(e, "input", "change");
-  };
+  async function write(e, values) {
+    for (const value of values.filter(() => e.isConnected)) {
+      e.value = value;
+      tell(e, "input", "change");
+      if (e.matches("textarea, input[type=text]") && e.form?.checkValidity()) e.form.requestSubmit();
+      await new Promise(requestAnimationFrame);
+      look();
+    }
+  }
   let used = 0;
   async function use(e) {
     used += 1;
     e.focus({ preventScroll: true });
-    if (e.matches("input[type=range]")) [e.min, e.max].forEach((value) => write(e, value));
-    else if (e.matches("select")) [...e.options].slice(0, 3).forEach(({ value }) => write(e, value));
-    else if (e.matches("input[type=number]")) write(e, "1");
-    else if (e.matches("textarea, input[type=text]")) {
-      write(e, "the cat does not read .");
-      if (e.form?.checkValidity()) e.form.requestSubmit();
-    } else {
+    if (e.matches("input[type=range]")) await write(e, [e.min, e.max]);
+    else if (e.matches("select")) await write(e, [...e.options].slice(0, most).map(({ value }) => value));
+    else if (e.matches("input[type=number]")) await write(e, ["1"]);
+    else if (e.matches("textarea, input[type=text]")) await write(e, texts);
+    else {
+      tell(e, "pointerover", "pointermove");
       for (const key of ["ArrowRight", "ArrowDown", "Enter"]) {
         e.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
       }
       if (e.isConnected) e.click();
     }
-    await pause();
+    await new Promise(requestAnimationFrame);
+    look();
   }
-  for (const root of [text, ...cards]) {
+  for (const root of [text, ...cards].filter(Boolean)) {
     for (const kind of kinds) {
       const own = root === text ? null : root;
       const all = () => [...root.querySelectorAll(kind)].filter((e) => e.closest(".attn-card") === own);
       const count = all().length;
-      for (const at of new Set([0, Math.floor(count / 2), count - 1])) {
+      const places = Array.from({ length: most }, (_, k) => Math.floor((k * (count - 1)) / (most - 1)));
+      for (const at of new Set(places)) {
         const e = all()[at]; // what was pressed may have made others of the rest
-        if (e && !e.disabled) await use(e);
+        if (e?.checkVisibility() && !e.disabled) await use(e);
       }
     }
   }
@@ -82,7 +88,7 @@ FORMULAS = """() => {
 def drive(page):
     """Use the page's widgets and folds; how many controls were used, and how many widgets there are."""
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-    used = page.evaluate(DRIVE)
+    used = page.evaluate(DRIVE, [["the cat does not read ."], 3, "() => 0"])
     # A dialog stays until it is closed, and then its button has the focus, and a tooltip.
     page.keyboard.press("Escape")
     leave(page)

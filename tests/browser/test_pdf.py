@@ -51,5 +51,3 @@ def test_a_widget_that_does_not_start_stops_the_print(tmp_path):
     done = printing(tmp_path, "<div class='attn-static'><img class='attn-picture' alt='a'></div>")
     assert done.returncode == 1 and done.stderr == "make: 1 widgets did not start\n"
     assert not (tmp_path / "book.pdf").exists()
-
-
