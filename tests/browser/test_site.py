@@ -17,7 +17,7 @@ def test_mathjax_works_with_what_was_copied(visit):
     seen = visit("reference/references.html")
     seen.page.evaluate("document.querySelector('article').append('\\\\(\\\\sqrt{d}\\\\)')")
     seen.page.evaluate("settings => { window.MathJax = settings; }", SETTINGS)
-    seen.page.add_script_tag(url="mathjax/startup.js")
+    seen.page.add_script_tag(url="../mathjax/startup.js")
     seen.page.wait_for_selector("mjx-container mjx-msqrt, mjx-container mjx-sqrt")
     assert seen.wrong == []
 
