@@ -195,7 +195,8 @@ def test_ctrl_c_ends_grading_and_keeps_what_is_graded(course, tmp_path):
         said = process.communicate()[1]
     assert process.returncode == 130 and "Stopped: 1 of 2 graded." in said and "Traceback" not in said
     with open_gradebook(tmp_path) as book:
-        assert {one.student_id for one in book.assignment_submissions(NAME)} == {"ada"}
+        graded = {one.student_id for one in book.assignment_submissions(NAME)}
+    assert "ada" in graded and "bob" not in graded  # others are in the book that was copied
 
 
 def test_one_student_alone_is_graded_again(course, tmp_path):
