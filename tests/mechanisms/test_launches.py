@@ -16,7 +16,7 @@ from tests.mechanisms.launches import Launches
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
-MOST = 42
+MOST, HASHED = 40, 42  # hashed attention makes its buckets contiguous, as compiling needs
 SORTED = 91
 """What block selection launches where it has no kernel, and sorts pairs of queries and blocks."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T
@@ -98,7 +98,7 @@ def test_launches_are_few_and_do_not_grow(name, options, kind, request):
         options = {key: one for key, one in options.items() if key != "causal"}  # it is never causal
     if name.startswith("BlockSelection"):
         request.getfixturevalue("kernels")
-    check(name, kind, options, MOST)
+    check(name, kind, options, HASHED if name.startswith("LSH") else MOST)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
