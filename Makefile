@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup proofread repository book test lint unit coverage quick check check-widget notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -75,16 +75,21 @@ check-widget: lint  ## what the author of a widget runs (NAME=heatmap), in Chrom
 
 # The slowest cell takes about a minute on a quiet machine.
 NBVAL := $(PY) -m pytest -q -n 2 --dist loadfile -W default --nbval --nbval-kernel-name python3 --nbval-cell-timeout 1200 \
-	--nbval-sanitize-with tests/book/sanitize.cfg $(NOTEBOOKS)
+	--nbval-sanitize-with tests/book/sanitize.cfg
+
+check-chapter: lint  ## what the author of a chapter runs (NAME=01_pooling), without a built site
+	$(if $(wildcard chapters/$(NAME).ipynb),,$(error NAME: expected a notebook of chapters, as NAME=01_pooling, got "$(NAME)"))
+	OMP_NUM_THREADS=1 $(NBVAL) chapters/$(NAME).ipynb
+	$(PY) -m pytest -q -k "$(NAME)" tests/book/test_notebooks.py tests/book/test_quizzes.py tests/book/test_stored_widgets.py
 
 notebooks: setup
-	OMP_NUM_THREADS=1 $(NBVAL)
+	OMP_NUM_THREADS=1 $(NBVAL) $(NOTEBOOKS)
 
 test-elsewhere: $(ELSEWHERE:%=elsewhere-%)  ## every notebook and the numeric tests as on other machines (ELSEWHERE="avx2")
 
 elsewhere-%: setup
 	$(if $(AS_$*),,$(error ELSEWHERE: expected oldest, avx2 or threads, got $*))
-	OMP_NUM_THREADS=1 $(AS_$*) $(NBVAL)
+	OMP_NUM_THREADS=1 $(AS_$*) $(NBVAL) $(NOTEBOOKS)
 	OMP_NUM_THREADS=1 $(AS_$*) $(UNIT) $(filter-out tests/benchmarks/ tests/recorded/ tests/widgets/,$(UNIT_TESTS))
 
 # With other seeds, outputs differ as they may, and only a cell that fails counts.
@@ -92,11 +97,19 @@ test-perturbed: setup  ## every notebook, its trainings begun from other paramet
 	@for start in $(PERTURBED); do \
 		case $$start in noise:*) kind=--nbval ;; *) kind=--nbval-lax ;; esac; \
 		echo "PERTURB=$$start"; \
-		PERTURB=$$start PYTHONPATH="$(CURDIR)/tests/perturbed" OMP_NUM_THREADS=1 $(subst --nbval --,$$kind --,$(NBVAL)) || exit 1; \
+		PERTURB=$$start PYTHONPATH="$(CURDIR)/tests/perturbed" OMP_NUM_THREADS=1 $(subst --nbval --,$$kind --,$(NBVAL)) $(NOTEBOOKS) || exit 1; \
 	done
 
 site: book
 	$(PY) -m pytest -q -n 2 tests/book
+
+# What is pinned stays, unless pyproject.toml's ranges or UPGRADE="--upgrade" ask for another version.
+UPGRADE ?=
+pins: setup  ## compile requirements.txt from pyproject.toml (UPGRADE="--upgrade-package ruff")
+	@[ -x _build/uv/bin/uv ] || $(PY) -m pip install --quiet --target _build/uv uv
+	@_build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras pyproject.toml $(UPGRADE) \
+		--constraints requirements/held.txt --excludes requirements/left_out.txt --annotation-style line \
+		--custom-compile-command "make pins" --output-file requirements.txt
 
 # French words are among what it would list, so some are left out, and it only advises.
 proofread: setup  ## list likely misspellings of pages and documents

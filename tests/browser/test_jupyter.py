@@ -1,7 +1,6 @@
 """Widgets beside a kernel, in a real JupyterLab and Notebook 7: all cells run, each widget is scrolled to and used.
 
 ``EVERY_PAGE=1 make test-browser`` does so on every page with a widget, instead of on one page for each kind of widget.
-Continuous integration does so on every second one of these, and on the others on the next day (``CI_DAY``).
 """
 
 import json
@@ -117,14 +116,7 @@ def lab(tmp_path_factory):
         yield server
 
 
-def chosen():
-    if os.environ.get("EVERY_PAGE"):
-        return HOLDERS
-    # Two processes collect these tests, and must not do so on both sides of midnight: CI says of which day it is.
-    return quickest()[int(os.environ["CI_DAY"]) % 2 :: 2] if "CI_DAY" in os.environ else quickest()
-
-
-@pytest.mark.parametrize("path", chosen(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", HOLDERS if os.environ.get("EVERY_PAGE") else quickest(), ids=lambda path: path.stem)
 def test_widgets_live_in_jupyterlab(browser, lab, path):
     visit(browser, lab, "lab/tree", path)
 
