@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import time
@@ -23,6 +24,8 @@ LANGUAGE = {
     "pygments_lexer": "ipython3",
 }
 PROGRESS = re.compile(r"[^\r\n]*\d+%\|[^\r\n]*")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+NOT_SEEN = 0.1  # how far a line of a picture may move, in points
 TIMEOUT = 1200  # seconds a cell may take: more than ten times what the slowest does on a quiet machine
 
 
@@ -50,9 +53,29 @@ def _is_spent(output: Any) -> bool:
     return "data" in output and not output["data"]
 
 
+def looks_alike(old: str, new: str) -> bool:
+    """Whether two SVG pictures differ only in numbers, and these so little that nobody sees it."""
+    if NUMBER.sub("", old) != NUMBER.sub("", new):
+        return False
+    pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=True)
+    return all(abs(float(a) - float(b)) < NOT_SEEN for a, b in pairs)
+
+
+def keep_pictures(stored: Any, executed: Any) -> None:
+    """Put back each picture that only another processor's last digits have changed."""
+    before = {cell.get("id"): cell for cell in stored.cells}
+    for cell in executed.cells:
+        old = before.get(cell.id, {})
+        for was, now in zip(old.get("outputs", []), cell.get("outputs", []), strict=False):
+            pictures = [each.get("data", {}).get("image/svg+xml") for each in (was, now)]
+            if all(pictures) and looks_alike(*pictures):
+                now["data"] = was["data"]
+
+
 def execute(path: Path) -> None:
     """Run one notebook from a fresh kernel in its own folder, and write it back only if every cell passed."""
     notebook = nbformat.read(path, as_version=4)
+    stored = copy.deepcopy(notebook)
     client = NotebookClient(
         notebook,
         timeout=TIMEOUT,
@@ -62,7 +85,9 @@ def execute(path: Path) -> None:
         extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of unencrypted TCP on this machine itself
         resources={"metadata": {"path": str(path.parent)}},
     )
-    nbformat.write(clean(client.execute()), path)
+    executed = clean(client.execute())
+    keep_pictures(stored, executed)
+    nbformat.write(executed, path)
 
 
 def main(arguments: Sequence[str]) -> int:

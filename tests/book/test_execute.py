@@ -85,3 +85,18 @@ def test_finished_progress_bars_are_dropped_and_warnings_kept(execute):
     bar = "\r  3%|▎         | 36/1250 [00:01<00:41, 29.07step/s, BLEU=41]"
     made = execute.clean(notebook(stderr(bar), stderr("   \r"), stderr("UserWarning: 100% of it\n")))
     assert [output["text"] for output in made.cells[1].outputs] == ["UserWarning: 100% of it\n"]
+
+
+def test_a_picture_stays_where_only_last_digits_differ(execute):
+    def made(svg):
+        return nbformat.from_dict(execute.clean(notebook(shown({"image/svg+xml": svg}))))
+
+    stored = made('<path d="L 221.780946 201.2365"/>')
+    for svg, stays in [
+        ('<path d="L 221.7809 201.24"/>', True),
+        ('<path d="L 221.7809 203.24"/>', False),
+        ('<path d="M 221.7809 201.24"/>', False),
+    ]:
+        new = made(svg)
+        execute.keep_pictures(stored, new)
+        assert (new.cells[1].outputs == stored.cells[1].outputs) is stays
