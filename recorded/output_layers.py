@@ -3,6 +3,7 @@
 Each of the two decoders of `luong` is trained as there, but with the output layer of the other.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,7 @@ class MaxoutLuong(LuongDecoder):
         context, weights = self._attend(queries, state)
         pairs = self.attentional(torch.cat([queries, context, embedded], dim=-1)).unflatten(-1, (-1, 2))
         position = state.position + embedded.shape[1]
-        after = LuongState(hidden[0], state.attentional, state.memory, state.keys, weights[:, -1], position)
-        return pairs.amax(-1), weights, after
+        return pairs.amax(-1), weights, replace(state, hidden=hidden[0], weights=weights[:, -1], position=position)
 
 
 def build(kind: str, source_size: int, target_size: int) -> Seq2Seq:

@@ -12,11 +12,10 @@ from attn_core.seq2seq.encoder import Memory
 
 
 class Draws(NamedTuple):
-    """What a sampled pass over a target gives.
+    """A pass over a target: its ``logits (B, T, V)``, and the ``positions (B, T)`` of the source words drawn.
 
-    ``logits (B, T, V)`` of the target; ``positions (B, T)``, which source word was drawn for each; the
-    ``log_probability (B, T)`` of each draw, in nats, which passes gradients to the scores; ``entropy (B, T)``, in nats,
-    of what it was drawn from.
+    ``log_probability (B, T)``, in nats, is that of each draw and passes gradients to the scores; ``entropy (B, T)``, in
+    nats, belongs to the distribution that the position was drawn from.
     """
 
     logits: Tensor
@@ -47,7 +46,8 @@ class HardDecoder(BahdanauDecoder):
             positions.append(torch.multinomial(probability.detach().float(), 1)[:, 0])
             return self._look_at(positions[-1], state)
 
-        logits, _ = self._through(memory, target, look)
+        embedded = self._embed_target(target, memory)
+        logits, *_ = self._through(embedded, self.init_state(memory), look)
         probability, drawn = torch.stack(probabilities, dim=1), torch.stack(positions, dim=1)
         # A word that is masked has probability 0, and 0 · log 0 is to be 0, its gradient too.
         logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()
@@ -59,7 +59,7 @@ class HardDecoder(BahdanauDecoder):
 
     def _probability(self, state: BahdanauState) -> Tensor:
         """With what probability ``(B, S)`` each source word is drawn."""
-        scores = self.score.score(state.hidden[-1][:, None], state.keys)
+        scores = self.score.score(state.hidden[:, None], state.keys)
         return masked_softmax(scores, state.memory.mask[:, None])[:, 0]
 
     def _look_at(self, position: Tensor, state: BahdanauState) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Luong's decoder: the state that has read the last word asks the source; globally, or within a window."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from attn_core.capture import is_captured, record
 from attn_core.contract import accum_dtype, check_flags, check_integer, shown
 from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
+from attn_core.seq2seq.bahdanau import BahdanauState
 from attn_core.seq2seq.decoder import Decoder
 from attn_core.seq2seq.encoder import Memory
 
@@ -66,24 +67,12 @@ class LocalPredictive(nn.Module):
         return mask[:, None] & (distance.abs() <= self.half_width), gaussian
 
 
-class LuongState(NamedTuple):
-    """What a step needs, and what the last one looked at.
+@dataclass(frozen=True)
+class LuongState(BahdanauState):
+    """Also the last read-out, ``attentional (B, D)``, and the ``position`` of the next target word, from 0."""
 
-    ``hidden (B, D)`` of the GRU, ``attentional (B, D)`` of the read-out, the memory with its keys prepared once
-    ``(B, S, ·)``, the last ``weights (B, S)``, and the ``position`` of the next target word, from 0.
-    """
-
-    hidden: Tensor
     attentional: Tensor
-    memory: Memory
-    keys: Tensor
-    weights: Tensor
     position: int
-
-    def select(self, rows: Tensor) -> "LuongState":
-        """These rows of the batch."""
-        hidden, attentional, keys, weights = (x[rows] for x in (self.hidden, self.attentional, self.keys, self.weights))
-        return LuongState(hidden, attentional, self.memory.select(rows), keys, weights, self.position)
 
 
 class LuongDecoder(Decoder):
@@ -129,19 +118,9 @@ class LuongDecoder(Decoder):
         hidden = self._first_hidden(memory)
         weights = memory.states.new_zeros(memory.mask.shape)
         keys = self.score.project_keys(memory.states)
-        return LuongState(hidden, torch.zeros_like(hidden), memory, keys, weights, position=0)
+        return LuongState(hidden, memory, weights, keys, torch.zeros_like(hidden), position=0)
 
-    def step(self, tokens: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
-        """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
-        embedded = self._embed_step(tokens, len(state.memory.mask))
-        attentional, weights, state = self._advance(embedded[:, None], state)
-        if is_captured(self):
-            record(self, weights[:, None])
-        return self.logits(attentional[:, 0]), state
-
-    def forward(self, memory: Memory, target: Tensor) -> Tensor:
-        """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded, state = self._embed_target(target, memory), self.init_state(memory)
+    def _read(self, embedded: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         pieces = embedded.split(1, dim=1) if self.input_feeding else [embedded]
         attentionals, maps = [], []
         for piece in pieces:
@@ -150,18 +129,17 @@ class LuongDecoder(Decoder):
             maps.append(weights)
         if is_captured(self):
             record(self, torch.cat(maps, dim=1)[:, None])
-        return self.logits(torch.cat(attentionals, dim=1))
+        return self.logits(torch.cat(attentionals, dim=1)), state
 
     def _advance(self, embedded: Tensor, state: LuongState) -> tuple[Tensor, Tensor, LuongState]:
-        """Read ``embedded (B, T, E)``, where T is 1 with input feeding; give the read-out and the weights of each."""
+        """The read-out and weights of each of ``embedded (B, T, E)``, and the state; with input feeding, T is 1."""
         if self.input_feeding:
             embedded = torch.cat([embedded, state.attentional[:, None]], dim=-1)
         queries, hidden = self.rnn(embedded, state.hidden[None].contiguous())
         context, weights = self._attend(queries, state)
         attentional = self.dropout(torch.tanh(self.attentional(torch.cat([context, queries], dim=-1))))
-        position = state.position + embedded.shape[1]
-        state = LuongState(hidden[0], attentional[:, -1], state.memory, state.keys, weights[:, -1], position)
-        return attentional, weights, state
+        last = {"hidden": hidden[0], "weights": weights[:, -1], "attentional": attentional[:, -1]}
+        return attentional, weights, replace(state, **last, position=state.position + embedded.shape[1])
 
     def _attend(self, queries: Tensor, state: LuongState) -> tuple[Tensor, Tensor]:
         """The contexts ``(B, T, C)`` that queries ``(B, T, D)`` find, and the weights ``(B, T, S)``."""

@@ -4,7 +4,6 @@ import base64
 import copy
 import json
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -122,7 +121,6 @@ class Half(nn.Module):
         (lambda: LanguageModel(TransformerConfig(9, model_dim=8, num_heads=2)), "a Seq2Seq, got LanguageModel"),
         (lambda: recurrent(FixedContextDecoder), "a BahdanauDecoder, got Encoder and FixedContextDecoder"),
         (lambda: recurrent(HardDecoder), "a BahdanauDecoder, got Encoder and HardDecoder"),
-        (lambda: recurrent(partial(BahdanauDecoder, num_layers=2)), "num_layers=1 in the BahdanauDecoder, got 2"),
         (lambda: recurrent(num_layers=3), "num_layers=1 in the Encoder, got 3"),
         (lambda: recurrent(bidirectional=False), "an Encoder with bidirectional=True, got a unidirectional one"),
         (lambda: transformer(mechanism=lambda: SlidingWindow(2)), "Dense attention in encoder.* got SlidingW"),
