@@ -16,8 +16,6 @@ Mechanism = Callable[..., Tensor]
 class AddNorm(nn.Module):
     """A residual connection around a sublayer, and a norm: after the sum, or before the sublayer.
 
-    ``norm`` makes the norm from the model's size: layer norm by default.
-
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
 
@@ -33,7 +31,7 @@ class AddNorm(nn.Module):
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x (B, T, C)`` with what ``sublayer`` makes of it: the same shape."""
+        """``x (B, T, C)`` plus the output of ``sublayer``: the same shape."""
         added = sublayer(self.norm(x) if self.norm_first else x)
         if self.dropout.training:  # dropout that does nothing would still take half as long as a layer norm
             added = self.dropout(added)
@@ -41,10 +39,9 @@ class AddNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in its ``AddNorm``. Causal, it is a decoder-only model's layer.
+    """Self-attention, then a feed-forward network, each in its ``AddNorm``; also the layer of decoder-only models.
 
-    ``mechanism`` is one of the contract; one that learns belongs to this layer alone. ``positions`` act inside the
-    scores.
+    ``mechanism`` and ``positions`` are those of ``MultiHeadAttention``.
 
     Source: Vaswani et al. 2017, figure 1, left.
     """
@@ -78,11 +75,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to an encoder's output, then a feed-forward network.
 
-    ``mechanism`` is the self-attention's, ``cross_mechanism`` the cross-attention's; otherwise as ``EncoderLayer``.
-
-    Raises:
-        ValueError: if ``cross_mechanism`` is ``aligned_only``, as ``SlidingWindow`` is: the position of a target's
-            token among the source's would depend on how many are read at once.
+    ``mechanism`` and ``positions`` belong to the self-attention. A ``cross_mechanism`` that is ``aligned_only``, as
+    ``SlidingWindow`` is, is refused: the place of a target token among the source's would depend on how many are read
+    at once.
 
     Source: Vaswani et al. 2017, figure 1, right.
     """
@@ -120,8 +115,8 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """``x (B, T, C)`` to the same shape.
 
-        ``memory`` is what ``cross_attention.project_kv`` made of the encoder's output, ``memory_mask`` its mask;
-        ``mask`` and ``cache`` are the self-attention's, which is causal.
+        ``memory`` is the encoder's output after ``cross_attention.project_kv``, ``memory_mask`` its mask; ``mask`` and
+        ``cache`` belong to the self-attention, which is causal.
         """
         x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=True, cache=cache))
         x = self.add_cross(x, lambda x: self.cross_attention.attend(x, *memory, mask=memory_mask))
@@ -136,7 +131,6 @@ def _self_attention(
         config.num_heads,
         num_kv_heads=config.num_kv_heads,
         bias=config.bias,
-        share_query_key=config.share_query_key,
         positions=positions,
         mechanism=mechanism,
     )

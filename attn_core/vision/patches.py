@@ -1,4 +1,4 @@
-"""An image as a sentence: its patches are the words."""
+"""Images as sequences of patches."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core.contract import check_flags, check_integer, kind
+from attn_core.contract import check_integer, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
@@ -16,7 +16,7 @@ from attn_core.transformer.layers import Mechanism
 class PatchEmbedding(nn.Module):
     """Cuts images into square patches, row by row, and maps each to a vector: ``(B, channels, H, W)`` to ``(B, R, C)``.
 
-    The R patches do not overlap. It computes what a convolution does whose stride is its own width.
+    The R patches do not overlap: this is a convolution with a stride of ``patch_size``.
 
     Source: Dosovitskiy et al. 2021, eq. 1.
     """
@@ -38,9 +38,9 @@ class PatchEmbedding(nn.Module):
 class VisionTransformer(nn.Module):
     """A Transformer encoder over the patches of square images: one vector per image.
 
-    ``config`` gives the sizes; its vocabulary is not used. Before the patches stands a learned class token, whose
-    vector is the image's; without ``class_token`` the image's is the mean of its patches'. ``mechanism`` is called once
-    for each layer. ``capture_attention`` collects maps ``(B, H, 1 + R, 1 + R)``, the class token first.
+    ``config`` gives the sizes; its vocabulary is not used. A learned class token is put before the patches, and its
+    vector in the last layer is the image's. ``mechanism`` is called once for each layer. ``capture_attention`` collects
+    maps ``(B, H, 1 + R, 1 + R)``, the class token first.
 
     Source: Dosovitskiy et al. 2021, section 3.1; its layers are pre-norm (``norm_first``).
     """
@@ -52,18 +52,16 @@ class VisionTransformer(nn.Module):
         image_size: int,
         patch_size: int,
         channels: int = 3,
-        class_token: bool = True,
         mechanism: Callable[[], Mechanism] = Dense,
     ) -> None:
         super().__init__()
         self.patches = PatchEmbedding(patch_size, config.model_dim, channels=channels)
         check_integer("image_size", image_size)
-        check_flags(class_token=class_token)
         if image_size % patch_size:
             raise ValueError(f"image_size: expected a multiple of patch_size {patch_size}, got {image_size}")
         self.image_size = image_size
-        self.class_token = nn.Parameter(0.02 * torch.randn(config.model_dim)) if class_token else None
-        self.positions = Learned((image_size // patch_size) ** 2 + class_token, config.model_dim)
+        self.class_token = nn.Parameter(0.02 * torch.randn(config.model_dim))
+        self.positions = Learned((image_size // patch_size) ** 2 + 1, config.model_dim)
         self.dropout = nn.Dropout(config.dropout)
         self.stack = EncoderStack(config, mechanism=mechanism)
 
@@ -72,10 +70,8 @@ class VisionTransformer(nn.Module):
         x = self.patches(images)
         if images.shape[2:] != (self.image_size, self.image_size):
             raise ValueError(f"images: expected sides of {self.image_size} pixels, got {tuple(images.shape[2:])}")
-        if self.class_token is not None:
-            x = torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1)
-        x = self.stack(self.dropout(self.positions(x)))
-        return x.mean(1) if self.class_token is None else x[:, 0]
+        x = torch.cat([self.class_token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1)
+        return self.stack(self.dropout(self.positions(x)))[:, 0]
 
 
 def check_images(images: Tensor, channels: int, patch_size: int) -> None:

@@ -55,16 +55,9 @@ def test_it_is_an_encoder_of_its_patches():
     torch.testing.assert_close(model(images), x[:, 0])
 
 
-def test_without_a_class_token_the_image_is_the_mean_of_its_patches():
-    model, images = vit(class_token=False), torch.randn(2, 3, 12, 12, dtype=torch.float64)
-    assert model.class_token is None and model.positions.weight.shape == (9, 12)
-    states = model.stack(model.positions(model.patches(images)))
-    torch.testing.assert_close(model(images), sum(states.unbind(1)) / 9)
-
-
 def test_where_a_patch_stands_counts():
     """Two patches change places: without positions, the image's vector would stay."""
-    model, images = vit(class_token=False), torch.randn(1, 3, 12, 12, dtype=torch.float64)
+    model, images = vit(), torch.randn(1, 3, 12, 12, dtype=torch.float64)
     swapped = images.clone()
     swapped[..., :4, :4], swapped[..., 8:, 8:] = images[..., 8:, 8:], images[..., :4, :4]
     assert (model(swapped) - model(images)).abs().max() > 1e-4
