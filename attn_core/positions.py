@@ -52,8 +52,7 @@ def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dt
 class Sinusoidal(nn.Module):
     """Adds ``sinusoidal`` encodings to token vectors.
 
-    Nothing is stored: the encodings are computed for the positions at hand, on the device and in the dtype of the
-    vectors. So any length will do, there is nothing to move or to save, and half precision rounds each sum only once.
+    Nothing is stored: the encodings are computed in each call, for any length.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -65,9 +64,9 @@ class Sinusoidal(nn.Module):
         self.dim, self.base = dim, base
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Vectors ``x (B, T, dim)`` of the positions from ``offset`` on, with their encodings: the same shape.
+        """``x (B, T, dim)`` plus the encodings of its positions: the same shape.
 
-        ``offset`` counts the positions before the first one; an integer tensor ``(B,)`` gives each row its own.
+        ``offset`` is the number of positions before the first; an integer tensor ``(B,)`` gives each row its own.
         """
         encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
         return (x + encodings.to(accum_dtype(x))).to(x.dtype)
@@ -90,7 +89,7 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
+        """``x (B, T, dim)`` plus the vectors of its positions; ``offset`` as in ``Sinusoidal``."""
         _check_vectors(x, self.dim, offset)
         if not (isinstance(offset, Tensor) and traced()):
             offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
@@ -110,9 +109,9 @@ class Rotary(nn.Module):
     Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/rotary_dim). Only the
     first ``rotary_dim`` entries are rotated, by default all. Values are left as they are.
 
-    ``scaling`` stretches the context of a trained model: a function of the frequencies ``(rotary_dim / 2,)``, fastest
-    first, that returns as many, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. Where it has a ``magnitude``, the
-    rotated entries are multiplied by it.
+    ``scaling`` extends the context of a trained model: a function from the frequencies ``(rotary_dim / 2,)``, fastest
+    first, to others, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. If it has a ``magnitude``, the rotated
+    entries are multiplied by it.
 
     Source: Su et al. 2021, eq. 15 and 34; Black et al. 2022, section 2.1.1 (a part of each head).
     """
@@ -138,7 +137,7 @@ class Rotary(nn.Module):
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape.
 
-        Positions are integers. They may be negative: the products depend on distances alone.
+        Positions are integers, which may be negative.
         """
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
@@ -201,10 +200,10 @@ class NTKAware(Interpolation):
 class YaRN:
     """Rotary frequencies divided by ``factor`` where a pair makes fewer than ``slow`` turns within ``trained`` tokens.
 
-    Those of ``fast`` turns and more stay as they are, and a ramp leads from one to the other. Queries and keys are
-    multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The ramp is linear in the turns, as in the paper; in the
-    authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1 has
-    ``YaRN(8, 8192, fast=4, magnitude=1)``.
+    Those of at least ``fast`` turns stay as they are; between the two, the divisor changes gradually. Queries and keys
+    are multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The change is linear in the turns, as in the paper;
+    in the authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1
+    has ``YaRN(8, 8192, fast=4, magnitude=1)``.
 
     Source: Peng et al. 2024, section 3.2 and eq. 22; Grattafiori et al. 2024 (Llama 3).
     """
@@ -233,10 +232,10 @@ class YaRN:
 
 
 class ALiBi(nn.Module):
-    """Takes from each score the distance between query and key, times a slope that each head has of its own.
+    """Subtracts from each score the distance between query and key, times a slope of the head.
 
-    The slopes fall geometrically: 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past
-    the power of two below H take every other slope of the power above. Nothing is learned.
+    The slopes are 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past the next lower
+    power of two take every other slope of the next higher one. Nothing is learned.
 
     Source: Press et al. 2022, section 3; for other numbers of heads, the authors' published code.
     """
@@ -254,9 +253,7 @@ class ALiBi(nn.Module):
         return x
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
-        each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
-        """
+        """−slope · |i − j|, float32: ``(H, T, S)``, or ``(B, H, T, S)`` if positions are ``(B, T)`` or ``(B, S)``."""
         _check_positions("query_positions", query_positions)
         _check_positions("key_positions", key_positions, query_positions.device)
         rows = {len(x) for x in (query_positions, key_positions) if x.dim() == 2} - {1}
@@ -264,11 +261,8 @@ class ALiBi(nn.Module):
             raise ValueError(
                 f"key_positions: expected the {len(query_positions)} rows of the queries', got {kind(key_positions)}"
             )
-        # Small integers, bytes for example, would wrap around where the difference is negative or large.
-        query_positions, key_positions = (
-            x.to(torch.promote_types(x.dtype, torch.int64)) for x in (query_positions, key_positions)
-        )
-        distances = (query_positions[..., :, None] - key_positions[..., None, :]).abs().float()
+        # Differences of small integers, such as bytes, would wrap around.
+        distances = (query_positions.long()[..., :, None] - key_positions.long()[..., None, :]).abs().float()
         slopes = torch.tensor(self.slopes, device=distances.device)
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
 
@@ -285,7 +279,7 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
 def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
     check_number("base", base)
-    # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
+    # Float32 has seven digits: at position 100,000, only two of them would be decimals of the angle.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     frequencies = torch.arange(0, dim, 2, dtype=dtype, device=positions.device).mul_(-math.log(base) / dim).exp_()
     if scaling is not None:

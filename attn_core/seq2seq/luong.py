@@ -1,4 +1,4 @@
-"""Luong's decoder: the state that has read the last word asks the source; globally, or within a window."""
+"""Luong's decoder: it reads the last word, and then its state asks the source, or a window of it."""
 
 from dataclasses import dataclass, replace
 
@@ -26,10 +26,10 @@ class LocalMonotonic(nn.Module):
         self.half_width = half_width
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
-        """Which source words may be seen, ``(B, T, S)`` boolean, and by what the weights are multiplied, if at all.
+        """The mask of the window, ``(B, T, S)``, and factors for the weights, here none.
 
         Shapes: ``queries (B, T, D)``, the first of them for target word ``position`` (from 0); ``mask (B, S)``. A
-        window wholly past the end of its sentence is empty.
+        window that lies past the end of its sentence is empty.
         """
         centre = torch.arange(position, position + queries.shape[1], device=queries.device)[:, None]
         distance = torch.arange(mask.shape[1], device=queries.device) - centre
@@ -39,8 +39,8 @@ class LocalMonotonic(nn.Module):
 class LocalPredictive(nn.Module):
     """The window of local-p: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
 
-    p lies between 0 and the sentence's length; the standard deviation is half of ``half_width``. The window's edges
-    pass no gradient to p, so it learns through the Gaussian.
+    p lies between 0 and the sentence's length; the standard deviation is half of ``half_width``. p learns through the
+    Gaussian alone.
 
     Source: Luong et al. 2015, eq. 9 and 10.
     """
@@ -56,12 +56,12 @@ class LocalPredictive(nn.Module):
     def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
         """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
         logits = self.position(torch.tanh(self.hidden(queries)))[..., 0]
-        # In half precision the centre of a long sentence would be a word off.
+        # In half precision, the centre in a long sentence would be wrong by a word.
         share = torch.sigmoid(logits.to(accum_dtype(logits)))
         return mask.sum(-1, keepdim=True) * share
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
-        """As ``LocalMonotonic``; the weights are multiplied by the Gaussian ``(B, T, S)``."""
+        """As ``LocalMonotonic``; the factors are the Gaussian ``(B, T, S)``."""
         distance = torch.arange(mask.shape[1], device=queries.device) - self.centre(queries, mask)[..., None]
         gaussian = torch.exp(-2 * (distance / self.half_width) ** 2)  # exp(−d²/2σ²) with σ = half_width / 2
         return mask[:, None] & (distance.abs() <= self.half_width), gaussian
@@ -78,13 +78,13 @@ class LuongState(BahdanauState):
 class LuongDecoder(Decoder):
     """A GRU decoder that asks the source after it has read the last word.
 
-    The query is the current hidden state; what it finds goes to the read-out, tanh(W [context; state]), and not into
-    the GRU, which therefore runs over a whole target at once. With ``input_feeding`` the read-out enters the GRU at the
-    next step, which tells it where it has looked, and a target is then read word by word.
+    The query is the current hidden state. The context enters the read-out, tanh(W [context; state]), and not the GRU,
+    which can therefore read a whole target at once. With ``input_feeding`` the read-out enters the GRU at the next
+    step, so that it knows where attention has been, and a target is read word by word.
 
-    ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` where these are
-    equal, ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, which the paper calls concat. ``window`` limits
-    the view; without one attention is global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
+    ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` if these are equal,
+    ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, the paper's concat. Without a ``window``, attention is
+    global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
 
     Source: Luong et al. 2015, section 3 (input feeding: 3.3), with GRUs instead of LSTMs, and Bahdanau's first state.
     """
@@ -142,7 +142,7 @@ class LuongDecoder(Decoder):
         return attentional, weights, replace(state, **last, position=state.position + embedded.shape[1])
 
     def _attend(self, queries: Tensor, state: LuongState) -> tuple[Tensor, Tensor]:
-        """The contexts ``(B, T, C)`` that queries ``(B, T, D)`` find, and the weights ``(B, T, S)``."""
+        """The contexts ``(B, T, C)`` of queries ``(B, T, D)``, and the weights ``(B, T, S)``."""
         states, mask = state.memory.states, state.memory.mask
         scores = self.score.score(queries, state.keys)
         if self.window is None:

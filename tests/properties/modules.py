@@ -266,7 +266,7 @@ MODULES: dict[str, Module] = {
         lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias),
     ),
     "LatentAttention, causal": Module(
-        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, query_latent_dim=5),
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2),
         lambda m, x: m(x.sequence(), causal=True),
     ),
     "LatentAttention, absorbed, causal": Module(
