@@ -11,7 +11,7 @@ from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
 from attn_core.contract import check_integer, check_mechanism, settings, with_weights
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Rotary
+from attn_core.positions import Rotary, check_even, following
 from attn_core.projections import (
     check_vectors,
     head_size,
@@ -33,8 +33,7 @@ class LatentAttention(nn.Module):
     that scores by scaled products, ``Dense()`` by default.
 
     Raises:
-        ValueError: if a size is below 1, ``rotary_dim`` is odd, ``num_heads`` does not divide ``model_dim``, or
-            ``mechanism`` cannot be called.
+        ValueError: if a size is below 1, the heads do not divide, or an argument is of another kind.
 
     Source: DeepSeek-AI 2024, section 2.1 and appendix C, without the queries' latent; the norm, section 3.1.2. The
     weights start after Glorot and Bengio 2010.
@@ -53,9 +52,7 @@ class LatentAttention(nn.Module):
         super().__init__()
         head_dim = head_size(model_dim, num_heads)
         check_integer("latent_dim", latent_dim)
-        check_integer("rotary_dim", rotary_dim)
-        if rotary_dim % 2:
-            raise ValueError(f"rotary_dim: expected an even size, since entries are rotated in pairs, got {rotary_dim}")
+        check_even("rotary_dim", rotary_dim)
         self.model_dim, self.num_heads, self.head_dim = model_dim, num_heads, head_dim
         self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
         self.latent = nn.Sequential(nn.Linear(model_dim, latent_dim, bias=bias), nn.RMSNorm(latent_dim))
@@ -72,26 +69,25 @@ class LatentAttention(nn.Module):
         self,
         x: Tensor,
         *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
         lengths: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
         """Attend from each token of ``x (B, T, model_dim)`` to all of them; returns the same shape.
 
-        The keywords are those of ``MultiHeadAttention.forward``, and the errors, too.
+        ``options`` are ``mask`` and ``bias``. The keywords and the errors are those of ``MultiHeadAttention.forward``.
         """
         check_vectors("x", x, self.model_dim, self.out)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
-            return self.attend(*self.project(x), mask=mask, bias=bias, causal=causal)
+            return self.attend_plain(*self.project(x), causal=causal, **options)
         if not causal:
             raise ValueError("cache: expected causal=True with it, since it continues a sequence, got causal=False")
         with rollback_on_error([cache]):  # a call that failed can be made again
             q, latents = self.project(x, cache.before)
-            return cache.attend(self, q, latents, latents[..., :0], mask=mask, bias=bias, lengths=lengths)
+            return cache.attend(self, q, latents, latents[..., :0], lengths=lengths, **options)
 
     def project(self, x: Tensor, before: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         """The heads' queries ``(B, H, T, D + R)`` and the latents ``(B, 1, T, L + R)`` of ``x (B, T, model_dim)``.
@@ -99,8 +95,7 @@ class LatentAttention(nn.Module):
         D is ``head_dim``, L is ``latent_dim``; the last R = ``rotary_dim`` entries of each are the rotary part, rotated
         by the positions that follow ``before`` others, or ``before (B,)``, a number for each row.
         """
-        positions = torch.arange(x.shape[1], device=x.device)
-        positions = positions + (before[:, None] if isinstance(before, Tensor) else before)
+        positions = following(before, x)
         sizes = self.head_dim, self.rotary_dim
         content, rotary = split_heads(self.query(x), sum(sizes)).split(sizes, -1)
         q = torch.cat([content, self.positions.rotate(rotary, positions)], -1)
@@ -109,7 +104,7 @@ class LatentAttention(nn.Module):
         latent = norm(down(x).to(like_parameters(self.latent).dtype))  # under autocast, too
         return q, torch.cat([latent[:, None].to(rotary_key.dtype), rotary_key], -1)
 
-    def attend(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
+    def attend_plain(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
         """The plain form: project the latents up to the keys and values of all heads, and attend to these.
 
         Shapes: ``q`` and ``latents`` as ``project`` gives them, of T and of S tokens; returns ``(B, T, model_dim)``.
@@ -123,12 +118,12 @@ class LatentAttention(nn.Module):
     def attend_absorbed(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
         """The absorbed form: attend to the latents themselves, one key-value head for all heads.
 
-        Shapes and results are those of ``attend``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected values
-        is the projected mean, so the projections from the latents can be applied to the queries and to the outputs.
-        Where LoRA or quantisation has replaced a projection, there is no W to read, and this is ``attend``.
+        Shapes and results are those of ``attend_plain``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected
+        values is the projected mean, so the projections from the latents can be applied to the queries and to the
+        outputs. Where LoRA or quantisation has replaced a projection, there is no W to read: this is ``attend_plain``.
         """
         if not is_plain_linear(self.key, self.value):
-            return self.attend(q, latents, **options)
+            return self.attend_plain(q, latents, **options)
         up_key, up_value = (up.weight.view(self.num_heads, self.head_dim, -1) for up in (self.key, self.value))
         content, rotary = q.split((self.head_dim, self.rotary_dim), -1)
         q = torch.cat([torch.einsum("bhtd,hdl->bhtl", content, up_key), rotary], -1)
@@ -138,10 +133,7 @@ class LatentAttention(nn.Module):
         return self._merge(torch.einsum("bhtl,hdl->bhtd", means, up_value))
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows.
-
-        The latents are its keys, and its values have no entries.
-        """
+        """An empty cache as that of ``MultiHeadAttention``: the latents are its keys, and its values have no entries."""
         return KVCache(batch_size, 1, capacity, self.latent_dim + self.rotary_dim, value_dim=0, **like_projected(self))
 
     extra_repr = settings
@@ -152,7 +144,7 @@ class LatentAttention(nn.Module):
         # queries. Both sides count half of the multiplications of one head that the two forms do not share.
         up, longer = self.latent_dim * self.head_dim, self.latent_dim - self.head_dim
         absorb = q.shape[2] * (k.shape[2] * longer + up) < k.shape[2] * up
-        return (self.attend_absorbed if absorb else self.attend)(q, k, **options)
+        return (self.attend_absorbed if absorb else self.attend_plain)(q, k, **options)
 
     def _weigh(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The heads' outputs; weights that are captured are recorded."""

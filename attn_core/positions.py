@@ -1,13 +1,8 @@
-"""Where a token stands: encodings added to embeddings, and positions that act inside the scores.
-
-Sinusoidal and learned encodings are added to the tokens' vectors ``(B, T, C)``. Rotary positions rotate queries and
-keys, and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)`` takes either.
-"""
+"""Positions: encodings that are added to embeddings, and those that act inside the scores of an attention."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +20,16 @@ from attn_core.contract import (
 )
 
 
-class RelativePositions(Protocol):
-    """Positions that act inside the scores."""
+class RelativePositions(nn.Module):
+    """Positions that act inside the scores, for ``MultiHeadAttention``. A subclass overrides one of the two methods."""
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``(B, H, n, D)`` at ``positions (n,)`` or ``(B, n)``, rotated by them."""
+        return x
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None where that is nothing."""
+        """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None if nothing."""
+        return None
 
 
 def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -68,7 +65,8 @@ class Sinusoidal(nn.Module):
 
         ``offset`` is the number of positions before the first; an integer tensor ``(B,)`` gives each row its own.
         """
-        encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
+        _check_vectors(x, self.dim, offset)
+        encodings = _encode(following(offset, x), self.dim, self.base)
         return (x + encodings.to(accum_dtype(x))).to(x.dtype)
 
     extra_repr = settings
@@ -93,17 +91,17 @@ class Learned(nn.Module):
         _check_vectors(x, self.dim, offset)
         if not (isinstance(offset, Tensor) and traced()):
             offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
-            _check_least(offsets)
+            check_integer("offset", min(offsets, default=0), at_least=0)  # a negative one would count from the end
             end = max(offsets, default=0) + x.shape[1]
             if end > self.max_length:
                 raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
-        positions = _positions(x, self.dim, offset) if isinstance(offset, Tensor) else slice(offset, end)
+        positions = following(offset, x) if isinstance(offset, Tensor) else slice(offset, end)
         return (x + self.weight[positions]).to(x.dtype)
 
     extra_repr = settings
 
 
-class Rotary(nn.Module):
+class Rotary(RelativePositions):
     """Rotates queries and keys by their positions, so that each product depends on the distance alone.
 
     Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/rotary_dim). Only the
@@ -125,9 +123,9 @@ class Rotary(nn.Module):
         scaling: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        _check_even("head_dim", head_dim)
+        check_even("head_dim", head_dim)
         rotary_dim = head_dim if rotary_dim is None else rotary_dim
-        _check_even("rotary_dim", rotary_dim)
+        check_even("rotary_dim", rotary_dim)
         check_integer("rotary_dim", rotary_dim, at_most=head_dim)
         check_number("base", base)
         if scaling is not None and (not callable(scaling) or isinstance(scaling, type)):
@@ -135,10 +133,7 @@ class Rotary(nn.Module):
         self.head_dim, self.rotary_dim, self.base, self.scaling = head_dim, rotary_dim, base, scaling
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape.
-
-        Positions are integers, which may be negative.
-        """
+        """Queries or keys ``x (B, H, n, head_dim)`` rotated by integers ``positions (n,)`` or ``(B, n)``."""
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
         _check_positions("positions", positions, x.device)
@@ -159,9 +154,6 @@ class Rotary(nn.Module):
         rotated = torch.stack(turned, -1).flatten(-2).to(x.dtype)
         return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
-        """Nothing: rotary positions act on queries and keys."""
-
     extra_repr = settings
 
 
@@ -178,7 +170,6 @@ class Interpolation:
         check_number("factor", self.factor, at_least=1)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         return frequencies / self.factor
 
 
@@ -190,7 +181,6 @@ class NTKAware(Interpolation):
     """
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         count = len(frequencies)
         shares = torch.arange(count, dtype=frequencies.dtype, device=frequencies.device) / max(count - 1, 1)
         return frequencies * self.factor**-shares
@@ -225,13 +215,12 @@ class YaRN:
             check_number("magnitude", self.magnitude)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         turns = self.trained * frequencies / (2 * math.pi)
         kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
         return frequencies * (kept + (1 - kept) / self.factor)
 
 
-class ALiBi(nn.Module):
+class ALiBi(RelativePositions):
     """Subtracts from each score the distance between query and key, times a slope of the head.
 
     The slopes are 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past the next lower
@@ -248,10 +237,6 @@ class ALiBi(nn.Module):
         more = [2 ** (-4 * (2 * h + 1) / below) for h in range(num_heads - below)]
         self.slopes = [*(2 ** (-8 * (h + 1) / below) for h in range(below)), *more]
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """``x`` as it is: ALiBi acts on the scores."""
-        return x
-
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """−slope · |i − j|, float32: ``(H, T, S)``, or ``(B, H, T, S)`` if positions are ``(B, T)`` or ``(B, S)``."""
         _check_positions("query_positions", query_positions)
@@ -267,6 +252,12 @@ class ALiBi(nn.Module):
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
 
     extra_repr = settings
+
+
+def following(before: int | Tensor, x: Tensor) -> Tensor:
+    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``."""
+    tokens = torch.arange(x.shape[-2], device=x.device)
+    return tokens + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
 
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
@@ -290,13 +281,6 @@ def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor]
     return positions[..., None].to(dtype) * frequencies
 
 
-def _positions(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
-    """The positions ``(T,)`` or ``(B, T)`` of vectors ``x (B, T, dim)`` that come after ``offset`` others."""
-    _check_vectors(x, dim, offset)
-    tokens = torch.arange(x.shape[1], device=x.device)
-    return offset.to(x.device)[:, None] + tokens if isinstance(offset, Tensor) else offset + tokens
-
-
 def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
@@ -304,14 +288,9 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
         if can_read(offset):
-            _check_least(offset.tolist())
+            check_integer("offset", min(offset.tolist(), default=0), at_least=0)
     else:
         check_integer("offset", offset, at_least=0)
-
-
-def _check_least(offsets: list[int]) -> None:
-    if min(offsets, default=0) < 0:  # it would be counted from the end
-        raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
 
 
 def _check_positions(name: str, positions: Tensor, device: torch.device | None = None) -> None:
@@ -322,7 +301,8 @@ def _check_positions(name: str, positions: Tensor, device: torch.device | None =
         raise ValueError(f"{name}: expected device {device}, as the rest, got {positions.device}")
 
 
-def _check_even(name: str, size: int) -> None:
+def check_even(name: str, size: int) -> None:
+    """``size`` is an even integer above 0."""
     check_integer(name, size)
     if size % 2:
         raise ValueError(f"{name}: expected an even size, since entries are rotated in pairs, got {size}")

@@ -99,7 +99,7 @@ def test_it_equals_loops_over_heads_and_tokens(options, causal):
 def test_a_query_with_nothing_to_attend_to_gives_zeros_or_the_bias_of_the_output(bias):
     layer, x = make(bias=bias), draw(2, 4, DIM).requires_grad_()
     mask = masks.padding(torch.tensor([4, 0]), 4)
-    for form in (layer.attend, layer.attend_absorbed):
+    for form in (layer.attend_plain, layer.attend_absorbed):
         out = form(*layer.project(x), mask=mask)
         assert torch.equal(out[1], (layer.out.bias if bias else torch.zeros(DIM).double()).expand(4, -1))
         (gradient,) = torch.autograd.grad(out.square().sum(), x)
@@ -131,7 +131,7 @@ def test_gradients_are_right():
 def test_half_precision_stays_near_float64_in_both_forms(dtype):
     layer, x = make(), draw(2, 9, DIM)
     wanted, half = layer(x, causal=True), make(dtype)
-    for form in (half.attend, half.attend_absorbed):
+    for form in (half.attend_plain, half.attend_absorbed):
         found = form(*half.project(x.to(dtype)), causal=True)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), wanted, atol=4 * reference.tolerance(dtype), rtol=0)
@@ -162,7 +162,7 @@ def test_the_absorbed_form_equals_the_plain_one_and_so_do_its_gradients(limits, 
     given = {"none": {}, "causal": {"causal": True}, "mask and bias": {"mask": mask, "bias": bias}}[limits]
     inputs = [x, *layer.parameters(), *([bias] if "bias" in given else [])]
     toward, results = draw(2, 6, DIM, seed=23, dtype=dtype) / 6, []
-    for form in (layer.attend, layer.attend_absorbed):
+    for form in (layer.attend_plain, layer.attend_absorbed):
         out = form(*layer.project(x), **given)
         results.append([out, *torch.autograd.grad(out, inputs, toward)])
     torch.testing.assert_close(results[1], results[0], **CLOSE[dtype])
@@ -179,7 +179,7 @@ def test_in_the_absorbed_form_all_heads_read_one_key_head_of_latents():
     q, latents = layer.project(x)
     out = layer.attend_absorbed(q, latents)
     assert seen == [((2, HEADS, 7, LATENT + ROTARY), (2, 1, 7, LATENT + ROTARY), 1 / math.sqrt(SIZE + ROTARY))]
-    torch.testing.assert_close(layer.attend(q, latents), out, **CLOSE[torch.float64])
+    torch.testing.assert_close(layer.attend_plain(q, latents), out, **CLOSE[torch.float64])
     assert seen[1] == ((2, HEADS, 7, SIZE + ROTARY), (2, HEADS, 7, SIZE + ROTARY), None)
 
 
@@ -195,7 +195,7 @@ def test_a_prompt_is_read_in_the_plain_form_and_a_token_in_the_absorbed_one():
     assert len(projected) == 1, "no cached latent is projected"
 
 
-@pytest.mark.parametrize("form", ["attend", "attend_absorbed"])
+@pytest.mark.parametrize("form", ["attend_plain", "attend_absorbed"])
 def test_captured_weights_give_the_outputs(form):
     layer, x = make(), draw(2, 6, DIM)
     q, latents = layer.project(x)

@@ -44,8 +44,9 @@ class BahdanauDecoder(Decoder):
 
     def init_state(self, memory: Memory) -> BahdanauState:
         """The state before the first token; the keys are prepared here, once."""
+        hidden = self._first_hidden(memory)
         weights = memory.states.new_zeros(memory.mask.shape)
-        return BahdanauState(self._first_hidden(memory), memory, weights, self.score.project_keys(memory.states))
+        return BahdanauState(hidden, memory, weights, self.score.project_keys(memory.states))
 
     def _read(self, embedded: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         logits, weights, state = self._through(embedded, state, self._attend)

@@ -71,22 +71,19 @@ class Decoder(nn.Module, ABC):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        return self._read(self._embed_target(target, memory), self.init_state(memory))[0]
+        state = self.init_state(memory)
+        return self._read(self._embed_target(target, memory), state)[0]
 
     def _embed_target(self, target: Tensor, memory: Memory) -> Tensor:
-        self._check_memory(memory)
         check_tokens("target", target, self.vocab_size, axes=2, batch=memory.mask.shape[0])
         return self.dropout(self.embedding(target))
 
     def _first_hidden(self, memory: Memory) -> Tensor:
-        self._check_memory(memory)
-        return torch.tanh(self.first(memory.final))
-
-    def _check_memory(self, memory: Memory) -> None:
         size = self.memory_dim
         if not isinstance(memory, Memory) or memory.states.shape[-1] != size or memory.final.shape[-1] != size:
             got = f"one of size {memory.final.shape[-1]}" if isinstance(memory, Memory) else kind(memory)
             raise ValueError(f"memory: expected an encoder's Memory of size {size}, got {got}")
+        return torch.tanh(self.first(memory.final))
 
 
 class DeepOutput(nn.Module):

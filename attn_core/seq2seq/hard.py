@@ -46,8 +46,8 @@ class HardDecoder(BahdanauDecoder):
             positions.append(torch.multinomial(probability.detach().float(), 1)[:, 0])
             return self._look_at(positions[-1], state)
 
-        embedded = self._embed_target(target, memory)
-        logits, *_ = self._through(embedded, self.init_state(memory), look)
+        state = self.init_state(memory)
+        logits, *_ = self._through(self._embed_target(target, memory), state, look)
         probability, drawn = torch.stack(probabilities, dim=1), torch.stack(positions, dim=1)
         # A masked word has probability 0, and 0 · log 0 should be 0, as should its gradient.
         logs = probability.clamp(min=torch.finfo(torch.float32).tiny).log()

@@ -53,16 +53,12 @@ class LocalPredictive(nn.Module):
         self.hidden = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.position = nn.Linear(hidden_dim, 1, bias=False)
 
-    def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
-        """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
-        logits = self.position(torch.tanh(self.hidden(queries)))[..., 0]
-        # In half precision, the centre in a long sentence would be wrong by a word.
-        share = torch.sigmoid(logits.to(accum_dtype(logits)))
-        return mask.sum(-1, keepdim=True) * share
-
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
         """As ``LocalMonotonic``; the factors are the Gaussian ``(B, T, S)``."""
-        distance = torch.arange(mask.shape[1], device=queries.device) - self.centre(queries, mask)[..., None]
+        logits = self.position(torch.tanh(self.hidden(queries)))
+        # In half precision, the centre in a long sentence would be wrong by a word.
+        centre = mask.sum(-1)[:, None, None] * torch.sigmoid(logits.to(accum_dtype(logits)))
+        distance = torch.arange(mask.shape[1], device=queries.device) - centre
         gaussian = torch.exp(-2 * (distance / self.half_width) ** 2)  # exp(−d²/2σ²) with σ = half_width / 2
         return mask[:, None] & (distance.abs() <= self.half_width), gaussian
 

@@ -45,9 +45,9 @@ class MultiHeadDecoder(Decoder):
 
     def init_state(self, memory: Memory) -> MultiHeadState:
         """The state before the first token; the source is projected here, once."""
-        keys, values = self.attention.project_kv(memory.states)
+        hidden = self._first_hidden(memory)
         weights = memory.states.new_zeros(memory.mask.shape)
-        return MultiHeadState(self._first_hidden(memory), memory, weights, keys, values)
+        return MultiHeadState(hidden, memory, weights, *self.attention.project_kv(memory.states))
 
     def _read(self, embedded: Tensor, state: MultiHeadState) -> tuple[Tensor, MultiHeadState]:
         queries, hidden = self.rnn(embedded, state.hidden[None].contiguous())
@@ -57,8 +57,8 @@ class MultiHeadDecoder(Decoder):
 
     def forward(self, memory: Memory, target: Tensor) -> Tensor:
         """As in ``Decoder``, but no weights are kept, so the mechanism may take its fast path."""
-        embedded = self._embed_target(target, memory)
-        queries, _ = self.rnn(embedded, self._first_hidden(memory)[None])
+        first = self._first_hidden(memory)
+        queries, _ = self.rnn(self._embed_target(target, memory), first[None])
         return self._read_out(self.attention(queries, memory.states, mask=memory.mask[:, None, None]), queries)
 
     def _read_out(self, context: Tensor, queries: Tensor) -> Tensor:

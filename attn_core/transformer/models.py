@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +79,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
-        mask = _true("source", source, lengths, self.config.source_vocab_size or self.config.vocab_size)
+        mask = _true_tokens("source", source, lengths, self.config.source_vocab_size or self.config.vocab_size)
         return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class TransformerEncoder(_SingleStack):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
-        mask = _true("tokens", tokens, lengths, self.config.vocab_size)
+        mask = _true_tokens("tokens", tokens, lengths, self.config.vocab_size)
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
 
 
@@ -140,33 +140,23 @@ class SegmentEncoder(TransformerEncoder):
     """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
 
     With ``norm_embedding`` the sum of the three embeddings is normalised before the first layer, as in BERT's published
-    parameters (dropout acts before this norm, BERT's after it).
+    parameters (dropout acts before this norm, BERT's after it). ``options`` are those of ``TransformerEncoder``.
 
     Source: Devlin et al. 2018, section 3 and figure 2.
     """
 
-    def __init__(
-        self,
-        config: TransformerConfig,
-        *,
-        mechanism: Callable[[], Mechanism] = Dense,
-        positions: Callable[[], nn.Module] | None = None,
-        norm_embedding: bool = False,
-    ) -> None:
-        super().__init__(config, mechanism=mechanism, positions=positions)
+    def __init__(self, config: TransformerConfig, *, norm_embedding: bool = False, **options: Any) -> None:
+        super().__init__(config, **options)
         self.segments = nn.Embedding(2, config.model_dim)
         self.norm = config.norm(config.model_dim) if norm_embedding else nn.Identity()
 
     def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` count.
-
-        Without ``segments (B, T)`` the text is one part, 0.
-        """
+        """As ``TransformerEncoder``; without ``segments (B, T)`` the text is one part, 0."""
         return self.states(tokens, lengths, segments)[-1]
 
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
         """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives."""
-        mask = _true("tokens", tokens, lengths, self.config.vocab_size)[:, None, None]
+        mask = _true_tokens("tokens", tokens, lengths, self.config.vocab_size)[:, None, None]
         if segments is None:
             segments = torch.zeros_like(tokens)
         check_tokens("segments", segments, 2, axes=2)
@@ -198,7 +188,7 @@ class LanguageModel(_SingleStack):
         The prompts continue what is in ``caches``, one for each layer, by default new ones. Returns the logits
         ``(B, V)`` of the token after each prompt, and the state.
         """
-        _true("tokens", tokens, lengths, self.config.vocab_size, full="prompt")  # for its errors
+        _true_tokens("tokens", tokens, lengths, self.config.vocab_size, full="prompt")  # for its errors
         if caches is None:
             caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
         rows = [len(cache.lengths) for cache in caches]
@@ -229,7 +219,7 @@ class LanguageModel(_SingleStack):
         return self.stack(self.embedding(tokens, before), causal=True, caches=caches, lengths=lengths)
 
 
-def _true(name: str, tokens: Tensor, lengths: Tensor, vocab_size: int, full: str | None = None) -> Tensor:
+def _true_tokens(name: str, tokens: Tensor, lengths: Tensor, vocab_size: int, full: str | None = None) -> Tensor:
     """Check ``tokens (B, T)`` and their ``lengths (B,)``; the mask ``(B, T)``, True at true tokens."""
     check_tokens(name, tokens, vocab_size, axes=2)
     mask = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.contract import check_factory, check_integer
+from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions, Sinusoidal
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
@@ -54,7 +55,7 @@ class EncoderStack(nn.Module):
         self,
         config: TransformerConfig,
         *,
-        mechanism: Callable[[], Mechanism],
+        mechanism: Callable[[], Mechanism] = Dense,
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
@@ -64,22 +65,14 @@ class EncoderStack(nn.Module):
         )
         self.norm = config.norm(config.model_dim) if config.norm_first else nn.Identity()
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        caches: Sequence[Cache] | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; with ``caches``, one for each layer, as ``MultiHeadAttention``.
+    def forward(self, x: Tensor, *, caches: Sequence[Cache] | None = None, **options: Any) -> Tensor:
+        """Vectors ``x (B, T, C)`` to the same shape; ``options`` are the keywords of ``MultiHeadAttention.forward``.
 
-        A call that fails in any layer leaves all caches as they were.
+        There is one cache for each layer. A call that fails in any layer leaves all caches as they were.
         """
         with rollback_on_error(caches or []):
             for layer, cache in zip(self.layers, caches or repeat(None), strict=caches is not None):
-                x = layer(x, mask=mask, causal=causal, cache=cache, lengths=lengths)
+                x = layer(x, cache=cache, **options)
         return self.norm(x)
 
 
@@ -116,14 +109,13 @@ class DecoderStack(nn.Module):
         x: Tensor,
         memory: Sequence[tuple[Tensor, Tensor]],
         *,
-        mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
+        **options: Any,
     ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` is ``project_kv``'s; ``caches`` as ``EncoderStack``."""
+        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` is from ``project_kv``; see ``DecoderLayer``."""
         with rollback_on_error(caches or []):
             for layer, kv, cache in zip(self.layers, memory, caches or repeat(None), strict=caches is not None):
-                x = layer(x, kv, mask=mask, memory_mask=memory_mask, cache=cache)
+                x = layer(x, kv, cache=cache, **options)
         return self.norm(x)
 
 

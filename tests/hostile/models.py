@@ -128,7 +128,7 @@ MODELS = [
     *sizes("TokenEmbedding", TokenEmbedding, {"config": CONFIG, "positions": None}, vocab_size=[True]),
     *sizes("Encoder", Encoder, {"vocab_size": 7, "embed_dim": 4, "hidden_dim": 3}, vocab_size=[0], hidden_dim=[0, -1],
         num_layers=[0], dropout=[1.0], bidirectional=["no"]),
-    *sizes("Bahdanau", BahdanauDecoder, {"vocab_size": 7, **SIZES}, memory_dim=[0, 2.0], num_layers=[0]),
+    *sizes("Bahdanau", BahdanauDecoder, {"vocab_size": 7, **SIZES}, memory_dim=[0, 2.0]),
     *sizes("Luong", LuongDecoder, {"vocab_size": 7, **SIZES, "score": attn_core.scores.Dot()},
         score=[attn_core.scores.Dot], window=[3]),
     *sizes("Seq2Seq", Seq2Seq, {"decoder": RECURRENT.decoder}, encoder=[Encoder]),
@@ -174,7 +174,7 @@ MODELS = [
 images = numbers(2, 3, 8, 8)
 VIT = {"config": CONFIG, "image_size": 8, "patch_size": 4}
 PICTURES = [
-    *sizes("patches", PatchEmbedding, {"patch_size": 4, "model_dim": 4}, patch_size=[0], model_dim=[0], channels=[0]),
+    *sizes("patches", PatchEmbedding, {"patch_size": 4, "model_dim": 4}, patch_size=[0], model_dim=[0]),
     *sizes("patches' call", PatchEmbedding(4, 4), {}, images=[images.to(torch.uint8), images[:, :1], images[0],
         images[:0], images[..., :7]]),
     *sizes("ViT", VisionTransformer, VIT, image_size=[9]),
