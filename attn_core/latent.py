@@ -11,7 +11,7 @@ from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
 from attn_core.contract import check_integer, check_mechanism, settings, with_weights
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Rotary, check_even, following
+from attn_core.positions import Rotary, following
 from attn_core.projections import (
     check_vectors,
     head_size,
@@ -52,7 +52,9 @@ class LatentAttention(nn.Module):
         super().__init__()
         head_dim = head_size(model_dim, num_heads)
         check_integer("latent_dim", latent_dim)
-        check_even("rotary_dim", rotary_dim)
+        check_integer("rotary_dim", rotary_dim)
+        if rotary_dim % 2:
+            raise ValueError(f"rotary_dim: expected an even size, since entries are rotated in pairs, got {rotary_dim}")
         self.model_dim, self.num_heads, self.head_dim = model_dim, num_heads, head_dim
         self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
         self.latent = nn.Sequential(nn.Linear(model_dim, latent_dim, bias=bias), nn.RMSNorm(latent_dim))
@@ -133,7 +135,7 @@ class LatentAttention(nn.Module):
         return self._merge(torch.einsum("bhtl,hdl->bhtd", means, up_value))
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty cache as that of ``MultiHeadAttention``: the latents are its keys, and its values have no entries."""
+        """An empty cache as ``MultiHeadAttention`` makes; the latents are its keys, and its values have no entries."""
         return KVCache(batch_size, 1, capacity, self.latent_dim + self.rotary_dim, value_dim=0, **like_projected(self))
 
     extra_repr = settings

@@ -235,14 +235,12 @@ class MultiHeadAttention(nn.Module):
         heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
         return heads if self.positions is None else self.positions.rotate(heads, following(before, x))
 
-    def _with_positions(
-        self, q: Tensor, k: Tensor, bias: Tensor | None, before: int | Tensor | None = None
-    ) -> Tensor | None:
+    def _with_positions(self, q: Tensor, k: Tensor, bias: Tensor | None, before: Tensor | None = None) -> Tensor | None:
         """The bias plus that of the positions."""
         if self.positions is None:
             return bias
-        before = k.shape[2] - q.shape[2] if before is None else before
-        added = self.positions.bias(following(before, q), torch.arange(k.shape[2], device=k.device))
+        first = k.shape[2] - q.shape[2] if before is None else before
+        added = self.positions.bias(following(first, q), torch.arange(k.shape[2], device=k.device))
         if added is None:
             return bias
         if added.shape[-3] != self.num_heads:

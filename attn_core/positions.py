@@ -123,9 +123,9 @@ class Rotary(RelativePositions):
         scaling: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        check_even("head_dim", head_dim)
+        _check_even("head_dim", head_dim)
         rotary_dim = head_dim if rotary_dim is None else rotary_dim
-        check_even("rotary_dim", rotary_dim)
+        _check_even("rotary_dim", rotary_dim)
         check_integer("rotary_dim", rotary_dim, at_most=head_dim)
         check_number("base", base)
         if scaling is not None and (not callable(scaling) or isinstance(scaling, type)):
@@ -243,9 +243,7 @@ class ALiBi(RelativePositions):
         _check_positions("key_positions", key_positions, query_positions.device)
         rows = {len(x) for x in (query_positions, key_positions) if x.dim() == 2} - {1}
         if len(rows) > 1:
-            raise ValueError(
-                f"key_positions: expected the {len(query_positions)} rows of the queries', got {kind(key_positions)}"
-            )
+            raise ValueError(f"key_positions: expected {len(query_positions)} rows, got {kind(key_positions)}")
         # Differences of small integers, such as bytes, would wrap around.
         distances = (query_positions.long()[..., :, None] - key_positions.long()[..., None, :]).abs().float()
         slopes = torch.tensor(self.slopes, device=distances.device)
@@ -301,8 +299,7 @@ def _check_positions(name: str, positions: Tensor, device: torch.device | None =
         raise ValueError(f"{name}: expected device {device}, as the rest, got {positions.device}")
 
 
-def check_even(name: str, size: int) -> None:
-    """``size`` is an even integer above 0."""
+def _check_even(name: str, size: int) -> None:
     check_integer(name, size)
     if size % 2:
         raise ValueError(f"{name}: expected an even size, since entries are rotated in pairs, got {size}")

@@ -8,6 +8,8 @@ from attn_core.contract import check_integer, kind
 from attn_core.positions import Learned
 from attn_core.transformer import EncoderStack, TransformerConfig
 
+__all__ = ["PatchEmbedding", "VisionTransformer"]
+
 
 class PatchEmbedding(nn.Module):
     """Cuts images into square patches, row by row, and maps each to a vector: ``(B, 3, H, W)`` to ``(B, R, C)``.

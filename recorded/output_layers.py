@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from attn_book.corpus import corpus
 from attn_book.data import Vocab
 from attn_core.scores import Additive
-from attn_core.seq2seq import BahdanauDecoder, Encoder, LuongDecoder, LuongState, Seq2Seq
+from attn_core.seq2seq import BahdanauDecoder, Encoder, LuongDecoder, Seq2Seq
+from attn_core.seq2seq.luong import LuongState
 from recorded import luong
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE
 

@@ -9,7 +9,7 @@ from attn_core.seq2seq.decoder import DeepOutput, State
 from attn_core.seq2seq.encoder import Encoder, Memory
 from attn_core.seq2seq.fixed import FixedContextDecoder
 from attn_core.seq2seq.hard import HardDecoder
-from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder, LuongState
+from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder
 from attn_core.seq2seq.model import Seq2Seq
 from attn_core.seq2seq.multi_head_decoder import MultiHeadDecoder
 
@@ -22,7 +22,6 @@ __all__ = [
     "LocalMonotonic",
     "LocalPredictive",
     "LuongDecoder",
-    "LuongState",
     "Memory",
     "MultiHeadDecoder",
     "Seq2Seq",
