@@ -13,7 +13,7 @@ from attn_core.projections import initialise
 class FeedForward(nn.Module):
     """Two linear layers with ``activation`` between them: ``(…, C)`` to ``(…, C)``.
 
-    If it is ``gated``, the first layer's outputs are multiplied by those of ``activation`` after a third layer.
+    If it is ``gated``, there is a third layer, and the result is ``out(activation(gate(x)) · hidden(x))``.
 
     Source: Vaswani et al. 2017, eq. 2; Hendrycks and Gimpel 2016 (GELU, ``functional.gelu``); Shazeer 2020 (gates).
     """
