@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from attn_core.contract import check_integer, kind
-from attn_core.vision.patches import check_images
+from attn_core.vision import check_images
 
 
 def rollout(maps: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from attn_core.contract import can_read, check_integer, check_lengths, kind
 from attn_core.evaluation import evaluating
 from attn_core.positions import Learned
 from attn_core.seq2seq import Memory, Seq2Seq
-from attn_core.vision.patches import check_images
+from attn_core.vision import check_images
 
 
 class ImageEncoder(nn.Module):

@@ -13,7 +13,7 @@ from attn_book.train.losses import needs_whole_batch
 from attn_core.contract import accum_dtype, check_integer, check_lengths, is_number, kind, shown
 from attn_core.evaluation import evaluating
 from attn_core.transformer import TransformerEncoder
-from attn_core.vision.patches import VisionTransformer
+from attn_core.vision import VisionTransformer
 
 _HIGHEST = math.log(100.0)
 

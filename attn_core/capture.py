@@ -21,18 +21,18 @@ class _Capture:
 
 _active: ContextVar[tuple[_Capture, ...]] = ContextVar("attn_core_captures", default=())
 _open: list[_Capture] = []
-"""The captures of all contexts: torch.compile cannot read a context variable, but compiles anew when a list changes."""
+"""The captures of all contexts, because torch.compile watches a list but cannot read a context variable."""
 
 
 @contextmanager
 def capture_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Collect the attention weights of every module of ``model`` that runs inside the ``with`` block.
 
-    Yields a dictionary that fills as the model runs: the module's qualified name (``"decoder"``) to a list with one
-    detached ``(B, H, T, S)`` tensor per call. Modules then take their explicit path, which is slower and keeps the
-    whole weight matrix. Captures may be nested; each collects for its own model. What checkpointing computes again in a
-    backward pass is not collected again; without ``use_reentrant`` that pass belongs inside the block, too, because it
-    takes the path of the first. ``torch.compile(…, fullgraph=True)`` cannot run inside: call the model itself.
+    Yields a dictionary from a module's qualified name (``"decoder"``) to a list with one detached ``(B, H, T, S)``
+    tensor for each call. Modules then take their explicit path, which is slower and keeps the whole weight matrix.
+    Captures may be nested; each collects for its own model. What checkpointing computes again in a backward pass is not
+    collected again, but without ``use_reentrant`` that pass must also run inside the block.
+    ``torch.compile(…, fullgraph=True)`` cannot run inside: call the model itself.
     """
     capture = _Capture({module: name for name, module in model.named_modules()}, {})
     token = _active.set((*_active.get(), capture))

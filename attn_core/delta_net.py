@@ -1,4 +1,4 @@
-"""Gated DeltaNet: a layer that stands in the place of self-attention and remembers in a matrix of fixed size."""
+"""Gated DeltaNet: a layer that replaces self-attention, and whose memory is a matrix of fixed size."""
 
 import math
 
@@ -14,40 +14,38 @@ from attn_core.projections import check_vectors, head_size, initialise, like_par
 
 
 class GatedDeltaNet(nn.Module):
-    """The gated delta rule as a layer: causal, without positions, and with a state in the place of a cache.
+    """The gated delta rule as a layer: causal, without positions, and with a state instead of keys and values.
 
     Queries, keys and values come from a projection, a short convolution over each channel's last ``conv_size`` tokens,
-    and SiLU; queries and keys have length 1. Each head decays its state by a factor that depends on the token, writes
-    by the delta rule with a rate between 0 and 1, and its output passes a norm and a gate. ``head_dim`` is
-    ``model_dim / num_heads`` by default. In ``TransformerConfig(attention=…)`` it may take turns with full attention.
+    and SiLU; queries and keys have length 1. Each head decays its state by a factor that depends on the token, and
+    writes by the delta rule with a rate between 0 and 1; its output is normalised and gated. With
+    ``TransformerConfig(attention=…)`` the layers of a model may alternate between this and full attention.
 
     Raises:
-        ValueError: if a size is below 1, or ``num_heads`` does not divide ``model_dim`` where ``head_dim`` is left out.
+        ValueError: if a size is below 1, or ``num_heads`` does not divide ``model_dim``.
 
     Source: Yang et al. 2025, section 3.4; how the decays start, Dao and Gu 2024. The other weights start after Glorot
     and Bengio 2010.
     """
 
-    def __init__(
-        self, model_dim: int, num_heads: int, *, head_dim: int | None = None, conv_size: int = 4, bias: bool = False
-    ) -> None:
+    def __init__(self, model_dim: int, num_heads: int, *, conv_size: int = 4) -> None:
         super().__init__()
-        head_dim = head_size(model_dim, num_heads, head_dim)
+        head_dim = head_size(model_dim, num_heads)
         check_integer("conv_size", conv_size)
         self.model_dim, self.num_heads, self.head_dim, self.conv_size = model_dim, num_heads, head_dim, conv_size
-        inner = num_heads * head_dim
-        self.query_key_value = nn.Linear(model_dim, 3 * inner, bias=bias)
-        self.conv = nn.Conv1d(3 * inner, 3 * inner, conv_size, groups=3 * inner, bias=False)
+        channels = 3 * model_dim
+        self.query_key_value = nn.Linear(model_dim, channels, bias=False)
+        self.conv = nn.Conv1d(channels, channels, conv_size, groups=channels, bias=False)
         self.step, self.rate = nn.Linear(model_dim, num_heads), nn.Linear(model_dim, num_heads)
-        self.gate = nn.Linear(model_dim, inner, bias=bias)
+        self.gate = nn.Linear(model_dim, model_dim, bias=False)
         self.norm = nn.RMSNorm(head_dim, eps=1e-6)
-        self.out = nn.Linear(inner, model_dim, bias=bias)
+        self.out = nn.Linear(model_dim, model_dim, bias=False)
         initialise(self.query_key_value, self.step, self.rate, self.gate, self.out)
         # A token decays the state by exp(−speed · softplus(step)): at first by a factor from exp(−1.6) to exp(−.001).
         self.log_speed = nn.Parameter(torch.empty(num_heads).uniform_(1.0, 16.0).log())
         steps = torch.empty(num_heads).uniform_(math.log(0.001), math.log(0.1)).exp()
         with torch.no_grad():
-            self.step.bias.copy_(steps.expm1().log())  # which softplus takes back
+            self.step.bias.copy_(steps.expm1().log())  # the inverse of softplus
 
     def forward(
         self,
@@ -58,14 +56,13 @@ class GatedDeltaNet(nn.Module):
         cache: Cache | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """From each token of ``x (B, T, model_dim)``, what it reads of those up to it; returns the same shape.
+        """Each token of ``x (B, T, model_dim)`` reads from the tokens up to it; returns the same shape.
 
-        ``cache`` and ``lengths`` are those of ``MultiHeadAttention.forward``; the cache is one that ``new_cache`` made.
-        However a sequence is cut into calls, the outputs are the same.
+        ``cache``, one that ``new_cache`` made, and ``lengths`` are those of ``MultiHeadAttention.forward``.
 
         Raises:
             ValueError: if ``x`` has another size or kind, ``causal`` is not True, a ``mask`` is given (padding comes
-                last, or in ``lengths``), the cache is another layer's, or ``lengths`` come without a cache.
+                last), the cache is another layer's, or ``lengths`` come without a cache.
         """
         check_vectors("x", x, self.model_dim, self.out)
         if not causal:
@@ -101,9 +98,9 @@ class GatedDeltaNet(nn.Module):
         return self.out((out * gate).transpose(1, 2).flatten(2))
 
     def new_cache(self, batch_size: int, capacity: int) -> RecurrentState:
-        """An empty state for this layer; it takes the same room for any number of tokens, so ``capacity`` is not used.
+        """An empty state: the heads' matrices ``(B, H, D, D)`` and the convolution's last ``conv_size - 1`` inputs.
 
-        It holds the heads' matrices ``(B, H, D, D)`` and the ``conv_size - 1`` last inputs of the convolution.
+        It has the same size for any number of tokens, so ``capacity`` is not used.
         """
         return RecurrentState(self, self._empty(batch_size, like_parameters(self)))
 
@@ -113,4 +110,4 @@ class GatedDeltaNet(nn.Module):
         """No past, in the accumulation dtype."""
         dtype = accum_dtype(like)
         state = like.new_zeros(batch_size, self.num_heads, self.head_dim, self.head_dim, dtype=dtype)
-        return state, like.new_zeros(batch_size, 3 * self.num_heads * self.head_dim, self.conv_size - 1, dtype=dtype)
+        return state, like.new_zeros(batch_size, 3 * self.model_dim, self.conv_size - 1, dtype=dtype)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.capture import is_captured, record
-from attn_core.contract import check_factory, check_integer, check_mechanism, settings, with_weights
+from attn_core.contract import check_integer, check_mechanism, settings, with_weights
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Rotary
+from attn_core.positions import Rotary, following
 from attn_core.projections import (
     check_vectors,
     head_size,
@@ -26,19 +26,17 @@ from attn_core.projections import (
 class LatentAttention(nn.Module):
     """Multi-head self-attention that caches one latent vector a token instead of the keys and values of all heads.
 
-    A token's latent has ``latent_dim`` entries, with a norm; each head projects it up to a key and a value of
-    ``head_dim`` entries (``model_dim / num_heads`` by default). Positions enter beside it: each key is lengthened by a
-    rotary part of ``rotary_dim`` entries, the same for all heads, and each query by one of its own. With a
-    ``query_latent_dim``, queries also come from a latent with a norm. ``norm`` makes a norm from a size. With ``bias``,
-    projections from or to vectors of the model have a bias; those from a latent never have one. ``mechanism`` is any of
-    the contract that scores by scaled products, ``Dense()`` by default.
+    A token's latent has ``latent_dim`` entries and is normalised; each head projects it up to a key and a value of
+    ``model_dim / num_heads`` entries. A latent knows no position. Therefore each key is extended by a rotary part of
+    ``rotary_dim`` entries, which all heads share, and each query by one of its own. With ``bias``, the projections from
+    and to vectors of the model have a bias; those from a latent never have one. ``mechanism`` is any of the contract
+    that scores by scaled products, ``Dense()`` by default.
 
     Raises:
-        ValueError: if a size is below 1, ``rotary_dim`` is odd, ``num_heads`` does not divide ``model_dim`` where
-            ``head_dim`` is left out, or ``norm`` or ``mechanism`` cannot be called.
+        ValueError: if a size is below 1, the heads do not divide, or an argument is of another kind.
 
-    Source: DeepSeek-AI 2024, section 2.1 and appendix C; the norms of the latents, section 3.1.2. The weights start
-    after Glorot and Bengio 2010, the biases at zero.
+    Source: DeepSeek-AI 2024, section 2.1 and appendix C, without the queries' latent; the norm, section 3.1.2. The
+    weights start after Glorot and Bengio 2010.
     """
 
     def __init__(
@@ -48,35 +46,23 @@ class LatentAttention(nn.Module):
         *,
         latent_dim: int,
         rotary_dim: int,
-        head_dim: int | None = None,
-        query_latent_dim: int | None = None,
         bias: bool = False,
-        norm: Callable[[int], nn.Module] = nn.RMSNorm,
-        base: float = 10_000.0,
         mechanism: Callable[..., Tensor] | None = None,
     ) -> None:
         super().__init__()
-        head_dim = head_size(model_dim, num_heads, head_dim)
+        head_dim = head_size(model_dim, num_heads)
         check_integer("latent_dim", latent_dim)
         check_integer("rotary_dim", rotary_dim)
         if rotary_dim % 2:
             raise ValueError(f"rotary_dim: expected an even size, since entries are rotated in pairs, got {rotary_dim}")
-        check_factory("norm", norm)
         self.model_dim, self.num_heads, self.head_dim = model_dim, num_heads, head_dim
         self.latent_dim, self.rotary_dim = latent_dim, rotary_dim
-        self.latent = nn.Sequential(nn.Linear(model_dim, latent_dim, bias=bias), norm(latent_dim))
+        self.latent = nn.Sequential(nn.Linear(model_dim, latent_dim, bias=bias), nn.RMSNorm(latent_dim))
         self.rotary_key = nn.Linear(model_dim, rotary_dim, bias=bias)
-        self.key, self.value = (nn.Linear(latent_dim, num_heads * head_dim, bias=False) for _ in range(2))
-        query_dim = num_heads * (head_dim + rotary_dim)
-        if query_latent_dim is None:
-            self.query_latent, self.query = None, nn.Linear(model_dim, query_dim, bias=bias)
-        else:
-            check_integer("query_latent_dim", query_latent_dim)
-            down = nn.Linear(model_dim, query_latent_dim, bias=bias)
-            self.query_latent = nn.Sequential(down, norm(query_latent_dim))
-            self.query = nn.Linear(query_latent_dim, query_dim, bias=False)
-        self.out = nn.Linear(num_heads * head_dim, model_dim, bias=bias)
-        self.positions = Rotary(rotary_dim, base=base)
+        self.key, self.value = (nn.Linear(latent_dim, model_dim, bias=False) for _ in range(2))
+        self.query = nn.Linear(model_dim, num_heads * (head_dim + rotary_dim), bias=bias)
+        self.out = nn.Linear(model_dim, model_dim, bias=bias)
+        self.positions = Rotary(rotary_dim)
         initialise(*(module for module in self.modules() if isinstance(module, nn.Linear)))
         self.mechanism = Dense() if mechanism is None else mechanism
         check_mechanism(self.mechanism)
@@ -85,33 +71,25 @@ class LatentAttention(nn.Module):
         self,
         x: Tensor,
         *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
         causal: bool = False,
         cache: Cache | None = None,
         lengths: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
         """Attend from each token of ``x (B, T, model_dim)`` to all of them; returns the same shape.
 
-        ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, S)``. ``cache`` and ``lengths`` are those of
-        ``MultiHeadAttention.forward``: ``x`` continues what is cached, causally, and however a sequence is cut into
-        calls, the outputs are the same. A call that fails leaves the cache as it was.
-
-        Raises:
-            ValueError: if an input has another size or kind; if the cache is full, of other sizes, a recurrent state,
-                or given without ``causal=True``; if ``lengths`` come without a cache; or if rows differ in length
-                where the mechanism is ``aligned_only``.
+        ``options`` are ``mask`` and ``bias``. The keywords and the errors are those of ``MultiHeadAttention.forward``.
         """
         check_vectors("x", x, self.model_dim, self.out)
         if cache is None:
             if lengths is not None:
                 raise ValueError("lengths: expected a cache with them; without one, masks.padding(lengths, size) hides")
-            return self.attend(*self.project(x), mask=mask, bias=bias, causal=causal)
+            return self.attend_plain(*self.project(x), causal=causal, **options)
         if not causal:
             raise ValueError("cache: expected causal=True with it, since it continues a sequence, got causal=False")
         with rollback_on_error([cache]):  # a call that failed can be made again
             q, latents = self.project(x, cache.before)
-            return cache.attend(self, q, latents, latents[..., :0], mask=mask, bias=bias, lengths=lengths)
+            return cache.attend(self, q, latents, latents[..., :0], lengths=lengths, **options)
 
     def project(self, x: Tensor, before: int | Tensor = 0) -> tuple[Tensor, Tensor]:
         """The heads' queries ``(B, H, T, D + R)`` and the latents ``(B, 1, T, L + R)`` of ``x (B, T, model_dim)``.
@@ -119,18 +97,16 @@ class LatentAttention(nn.Module):
         D is ``head_dim``, L is ``latent_dim``; the last R = ``rotary_dim`` entries of each are the rotary part, rotated
         by the positions that follow ``before`` others, or ``before (B,)``, a number for each row.
         """
-        positions = torch.arange(x.shape[1], device=x.device)
-        positions = positions + (before[:, None] if isinstance(before, Tensor) else before)
-        queries = self.query(x if self.query_latent is None else _compress(x, self.query_latent))
-        content, rotary = split_heads(queries, self.head_dim + self.rotary_dim).split(
-            (self.head_dim, self.rotary_dim), -1
-        )
+        positions = following(before, x)
+        sizes = self.head_dim, self.rotary_dim
+        content, rotary = split_heads(self.query(x), sum(sizes)).split(sizes, -1)
         q = torch.cat([content, self.positions.rotate(rotary, positions)], -1)
         rotary_key = self.positions.rotate(self.rotary_key(x)[:, None], positions)
-        latent = _compress(x, self.latent)[:, None]
-        return q, torch.cat([latent.to(rotary_key.dtype), rotary_key], -1)
+        down, norm = self.latent
+        latent = norm(down(x).to(like_parameters(self.latent).dtype))  # under autocast, too
+        return q, torch.cat([latent[:, None].to(rotary_key.dtype), rotary_key], -1)
 
-    def attend(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
+    def attend_plain(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
         """The plain form: project the latents up to the keys and values of all heads, and attend to these.
 
         Shapes: ``q`` and ``latents`` as ``project`` gives them, of T and of S tokens; returns ``(B, T, model_dim)``.
@@ -144,39 +120,36 @@ class LatentAttention(nn.Module):
     def attend_absorbed(self, q: Tensor, latents: Tensor, **options: Any) -> Tensor:
         """The absorbed form: attend to the latents themselves, one key-value head for all heads.
 
-        Shapes and results are those of ``attend``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected values
-        is the projected mean, so the projections from the latents can be applied to the queries and to the outputs.
-        Where LoRA or quantisation stands in their place, there is no W to read, and this is ``attend``.
+        Shapes and results are those of ``attend_plain``. A score is q · (W c) = (Wᵀ q) · c, and the mean of projected
+        values is the projected mean, so the projections from the latents can be applied to the queries and to the
+        outputs. Where LoRA or quantisation has replaced a projection, there is no W to read: this is ``attend_plain``.
         """
         if not is_plain_linear(self.key, self.value):
-            return self.attend(q, latents, **options)
+            return self.attend_plain(q, latents, **options)
         up_key, up_value = (up.weight.view(self.num_heads, self.head_dim, -1) for up in (self.key, self.value))
         content, rotary = q.split((self.head_dim, self.rotary_dim), -1)
         q = torch.cat([torch.einsum("bhtd,hdl->bhtl", content, up_key), rotary], -1)
-        # As values the latents keep their rotary part, which is dropped afterwards: without it they would be copied.
+        # As values, the latents keep their rotary part until afterwards: to cut it off here would copy them.
         scale = 1 / math.sqrt(self.head_dim + self.rotary_dim)
         means = self._weigh(q, latents, latents, scale=scale, **options)[..., : self.latent_dim]
         return self._merge(torch.einsum("bhtl,hdl->bhtd", means, up_value))
 
     def new_cache(self, batch_size: int, capacity: int) -> KVCache:
-        """An empty cache for this layer, with room for ``capacity`` tokens in each of ``batch_size`` rows.
-
-        The latents are its keys, and its values have no entries.
-        """
+        """An empty cache as ``MultiHeadAttention`` makes; the latents are its keys, and its values have no entries."""
         return KVCache(batch_size, 1, capacity, self.latent_dim + self.rotary_dim, value_dim=0, **like_projected(self))
 
     extra_repr = settings
 
     def attend_heads(self, q: Tensor, k: Tensor, v: Tensor, *, before: Tensor | None = None, **options: Any) -> Tensor:
-        """What a cache calls with all latents as ``k``: the layer's output, in the form that costs less."""
-        # Absorbed, no latent is projected, but each pair of query and key takes longer products: that pays for few
-        # queries. Both sides count half the multiplications of one head, less those that the forms share.
+        """The layer's output in the form that costs less; a cache calls it with all latents as ``k``."""
+        # The absorbed form projects no latent, but its products of queries and keys are longer, so it pays for few
+        # queries. Both sides count half of the multiplications of one head that the two forms do not share.
         up, longer = self.latent_dim * self.head_dim, self.latent_dim - self.head_dim
         absorb = q.shape[2] * (k.shape[2] * longer + up) < k.shape[2] * up
-        return (self.attend_absorbed if absorb else self.attend)(q, k, **options)
+        return (self.attend_absorbed if absorb else self.attend_plain)(q, k, **options)
 
     def _weigh(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-        """The heads' outputs; their weights are recorded where they are captured."""
+        """The heads' outputs; weights that are captured are recorded."""
         if is_captured(self):
             out, weights = with_weights(self.mechanism, q, k, v, **options)
             record(self, weights)
@@ -186,9 +159,3 @@ class LatentAttention(nn.Module):
     def _merge(self, out: Tensor) -> Tensor:
         """The heads' outputs ``(B, H, T, D)`` side by side, projected: ``(B, T, model_dim)``."""
         return self.out(out.transpose(1, 2).flatten(2))
-
-
-def _compress(x: Tensor, latent: nn.Sequential) -> Tensor:
-    """``x (B, T, model_dim)`` projected and normalised, in the parameters' dtype also where autocast projects."""
-    down, norm = latent
-    return norm(down(x).to(like_parameters(latent).dtype))

@@ -20,7 +20,7 @@ from attn_core.contract import (
     with_weights,
 )
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import RelativePositions
+from attn_core.positions import RelativePositions, following
 from attn_core.projections import check_vectors, head_size, initialise, like_projected
 
 
@@ -28,21 +28,20 @@ class MultiHeadAttention(nn.Module):
     """Several attentions side by side, each on its own learned projections of queries, keys and values.
 
     ``num_heads`` heads of size ``head_dim`` (``model_dim / num_heads`` by default) read ``num_kv_heads`` key-value
-    heads: as many by default, one in multi-query attention, some number between that divides ``num_heads`` in
-    grouped-query attention. Keys come with ``key_dim`` entries, ``model_dim`` by default, values with ``value_dim``, by
-    default as many. With ``bias`` each projection has a bias. With ``share_query_key`` queries and keys have the same
-    projection, and are one tensor in self-attention without a cache, as ``LSHAttention`` needs.
+    heads: ``num_heads`` by default, one in multi-query attention, a divisor of ``num_heads`` in grouped-query
+    attention. Keys have ``key_dim`` entries (by default ``model_dim``), values ``value_dim`` (by default ``key_dim``).
+    ``bias`` is that of all projections. With ``share_query_key`` queries and keys have the same projection, and in
+    self-attention without a cache they are one tensor, as ``LSHAttention`` needs.
 
     ``positions`` makes the scores depend on positions: ``Rotary(head_dim)`` or ``ALiBi(num_heads)``. ``mechanism`` is
     any callable of the contract (``attn_core.__doc__``), ``Dense()`` by default; one that learns belongs to one layer.
 
-    ``query_key_norm`` makes a norm from ``head_dim``, one for the queries and one for the keys of all heads, which acts
-    before the positions: ``nn.RMSNorm`` bounds every score. With ``gate`` each entry of the heads' outputs is
-    multiplied by a sigmoid of a projection of the queries' vectors, before the output projection.
+    ``query_key_norm`` is called with ``head_dim``, once for a norm of the queries and once for one of the keys, which
+    act before the positions. With ``gate`` the heads' outputs are multiplied by a sigmoid of a projection of the
+    queries' vectors, before the output projection.
 
     Raises:
-        ValueError: if a size is below 1, the heads do not divide, ``positions`` do not act inside the scores,
-            ``mechanism`` is not callable, ``query_key_norm`` not a function that makes one, or the sizes bar sharing.
+        ValueError: if a size is below 1, the heads do not divide, or an argument is of another kind.
 
     Source: Vaswani et al. 2017, section 3.2.2; Shazeer 2019 (multi-query); Ainslie et al. 2023 (grouped-query); Henry
     et al. 2020 and Dehghani et al. 2023 (query_key_norm); Qiu et al. 2025 (gate). The weights start after Glorot and
@@ -115,15 +114,15 @@ class MultiHeadAttention(nn.Module):
         Shapes: ``queries (B, T, model_dim)``, ``keys (B, S, key_dim)``, ``values (B, S, value_dim)``, by default the
         keys; ``mask`` (True = may attend) and ``bias`` broadcast to ``(B, H, T, S)``. Returns ``(B, T, model_dim)``.
 
-        With a ``cache``, the queries are each row's next T tokens: they join what is cached and attend to all of it,
-        causally. ``lengths (B,)`` says how many of the T are true where rows differ; what comes out at the others has
-        no meaning. In ``mask`` and ``bias``, S is then the cache's ``longest`` after this call. However a sequence is
-        cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
+        With a ``cache``, the queries are each row's next T tokens: they are added to what is cached and attend to all
+        of it, causally. Where rows differ, ``lengths (B,)`` says how many of the T tokens are true; the outputs of the
+        others have no meaning. In ``mask`` and ``bias``, S is then the cache's ``longest`` after this call. However a
+        sequence is cut into calls, the outputs are the same. A call that fails leaves the cache as it was.
 
         Raises:
             ValueError: if an input has another size or kind; if the cache is full, of other sizes, or given with keys
-                or without ``causal=True``; if ``lengths`` come without a cache; if rows differ in length where the
-                mechanism is ``aligned_only``; or if a mask or bias is given beside a recurrent state.
+                or without ``causal=True``; if ``lengths`` come without a cache, or differ where the mechanism is
+                ``aligned_only``.
         """
         check_vectors("queries", queries, self.model_dim, self.query)
         if cache is None:
@@ -137,10 +136,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("cache: expected causal=True and no keys or values of their own: it continues a sequence")
         with rollback_on_error([cache]):  # a call that failed can be made again
             before = cache.before
-            k, v = (
-                self._project(queries, self.key, self.key_norm, before),
-                self._split(self.value(queries)),
-            )
+            k = self._project(queries, self.key, self.key_norm, before)
+            v = self._split(self.value(queries))
             q = k if self.key is self.query else self._project(queries, self.query, self.query_norm, before)
             return self._merge(cache.attend(self, q, k, v, mask=mask, bias=bias, lengths=lengths), queries)
 
@@ -156,23 +153,15 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
         return self._project(keys, self.key, self.key_norm, 0), self._split(self.value(values))
 
-    def attend(
-        self,
-        queries: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        causal: bool = False,
-    ) -> Tensor:
+    def attend(self, queries: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """Attend from ``queries (B, T, model_dim)`` to keys and values that ``project_kv`` gave: ``(B, T, model_dim)``.
 
-        Query i stands at position S − T + i, as in the contract's causal mask. Raises as ``forward``.
+        ``options`` are ``mask``, ``bias`` and ``causal``. Query i stands at position S − T + i, as in the contract's
+        causal mask. Raises as ``forward``.
         """
         check_vectors("queries", queries, self.model_dim, self.query)
         q = self._project(queries, self.query, self.query_norm, k.shape[2] - queries.shape[1])
-        return self._merge(self.attend_heads(q, k, v, mask=mask, bias=bias, causal=causal), queries)
+        return self._merge(self.attend_heads(q, k, v, **options), queries)
 
     def attend_with_weights(
         self, queries: Tensor, k: Tensor, v: Tensor, *, bias: Tensor | None = None, **options: Any
@@ -196,7 +185,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """The heads' outputs ``(B, H, T, D)``, from q, k and v in heads; a cache calls it with all keys and values.
 
-        ``before (B,)`` counts the keys before each row's first query: S − T in each row, unless it is given.
+        ``before (B,)`` is the number of keys before each row's first query, by default S − T in each row.
         """
         bias = self._with_positions(q, k, bias, before)
         if is_captured(self):
@@ -214,13 +203,10 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The same layer with the weights of PyTorch's, copied; its dropout on the weights comes along.
+        """The same layer with copies of the parameters of PyTorch's, and with its dropout.
 
-        Mind the axes: without ``batch_first`` PyTorch's takes ``(T, B, C)``. And the mask: its ``key_padding_mask`` and
-        boolean ``attn_mask`` are True where one may *not* attend.
-
-        Raises:
-            ValueError: if ``layer`` has extra keys (``add_bias_kv``, ``add_zero_attn``), which this one does not have.
+        Without ``batch_first``, PyTorch's layer takes ``(T, B, C)``. Its ``key_padding_mask`` and boolean ``attn_mask``
+        are True where a query may *not* attend. Extra keys (``add_bias_kv``, ``add_zero_attn``) are refused.
         """
         if layer.bias_k is not None or layer.add_zero_attn:
             raise ValueError("layer: expected none with add_bias_kv or add_zero_attn, got one")
@@ -247,16 +233,14 @@ class MultiHeadAttention(nn.Module):
         """Queries or keys ``(B, heads, n, D)`` of vectors ``x (B, n, C)``, normed and rotated."""
         heads = self._split(projection(x))
         heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
-        return heads if self.positions is None else self.positions.rotate(heads, _positions(heads, before))
+        return heads if self.positions is None else self.positions.rotate(heads, following(before, x))
 
-    def _with_positions(
-        self, q: Tensor, k: Tensor, bias: Tensor | None, before: int | Tensor | None = None
-    ) -> Tensor | None:
-        """The bias with what positions add to it."""
+    def _with_positions(self, q: Tensor, k: Tensor, bias: Tensor | None, before: Tensor | None = None) -> Tensor | None:
+        """The bias plus that of the positions."""
         if self.positions is None:
             return bias
-        before = k.shape[2] - q.shape[2] if before is None else before
-        added = self.positions.bias(_positions(q, before), torch.arange(k.shape[2], device=k.device))
+        first = k.shape[2] - q.shape[2] if before is None else before
+        added = self.positions.bias(following(first, q), torch.arange(k.shape[2], device=k.device))
         if added is None:
             return bias
         if added.shape[-3] != self.num_heads:
@@ -272,14 +256,8 @@ class MultiHeadAttention(nn.Module):
         return self.out(out if self.gate is None else out * torch.sigmoid(self.gate(queries)))
 
     def _split(self, x: Tensor) -> Tensor:
-        """``(B, n, heads · D)`` to ``(B, heads, n, D)``: first cut the last axis, then swap; a view."""
+        """``(B, n, heads · D)`` to ``(B, heads, n, D)``; a view."""
         batch, length, size = x.shape
         if length == 1:  # nothing to swap; in decoding each operation counts
             return x.view(batch, size // self.head_dim, 1, self.head_dim)
         return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
-
-
-def _positions(heads: Tensor, before: int | Tensor) -> Tensor:
-    """The positions ``(n,)`` of ``heads (B, H, n, D)`` after so many others; ``(B, n)`` after ``before (B,)``."""
-    tokens = torch.arange(heads.shape[2], device=heads.device)
-    return tokens + (before[:, None] if isinstance(before, Tensor) else before)

@@ -1,13 +1,8 @@
-"""Where a token stands: encodings added to embeddings, and positions that act inside the scores.
-
-Sinusoidal and learned encodings are added to the tokens' vectors ``(B, T, C)``. Rotary positions rotate queries and
-keys, and ALiBi adds a bias to the scores; ``MultiHeadAttention(positions=…)`` takes either.
-"""
+"""Positions: encodings that are added to embeddings, and those that act inside the scores of an attention."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +20,16 @@ from attn_core.contract import (
 )
 
 
-class RelativePositions(Protocol):
-    """Positions that act inside the scores."""
+class RelativePositions(nn.Module):
+    """Positions that act inside the scores, for ``MultiHeadAttention``. A subclass overrides one of the two methods."""
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``(B, H, n, D)`` at ``positions (n,)`` or ``(B, n)``, rotated by them."""
+        return x
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None where that is nothing."""
+        """What to add to the scores, ``(H, T, S)`` or ``(B, H, T, S)``; None if nothing."""
+        return None
 
 
 def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -52,8 +49,7 @@ def sinusoidal(length: int, dim: int, *, base: float = 10_000.0, dtype: torch.dt
 class Sinusoidal(nn.Module):
     """Adds ``sinusoidal`` encodings to token vectors.
 
-    Nothing is stored: the encodings are computed for the positions at hand, on the device and in the dtype of the
-    vectors. So any length will do, there is nothing to move or to save, and half precision rounds each sum only once.
+    Nothing is stored: the encodings are computed in each call, for any length.
 
     Source: Vaswani et al. 2017, section 3.5.
     """
@@ -65,11 +61,12 @@ class Sinusoidal(nn.Module):
         self.dim, self.base = dim, base
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Vectors ``x (B, T, dim)`` of the positions from ``offset`` on, with their encodings: the same shape.
+        """``x (B, T, dim)`` plus the encodings of its positions: the same shape.
 
-        ``offset`` counts the positions before the first one; an integer tensor ``(B,)`` gives each row its own.
+        ``offset`` is the number of positions before the first; an integer tensor ``(B,)`` gives each row its own.
         """
-        encodings = _encode(_positions(x, self.dim, offset), self.dim, self.base)
+        _check_vectors(x, self.dim, offset)
+        encodings = _encode(following(offset, x), self.dim, self.base)
         return (x + encodings.to(accum_dtype(x))).to(x.dtype)
 
     extra_repr = settings
@@ -90,29 +87,29 @@ class Learned(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """Vectors ``x (B, T, dim)`` with those of their positions, from ``offset`` on; as ``Sinusoidal``."""
+        """``x (B, T, dim)`` plus the vectors of its positions; ``offset`` as in ``Sinusoidal``."""
         _check_vectors(x, self.dim, offset)
         if not (isinstance(offset, Tensor) and traced()):
             offsets = offset.tolist() if isinstance(offset, Tensor) else [offset]
-            _check_least(offsets)
+            check_integer("offset", min(offsets, default=0), at_least=0)  # a negative one would count from the end
             end = max(offsets, default=0) + x.shape[1]
             if end > self.max_length:
                 raise ValueError(f"x: expected positions below max_length {self.max_length}, got position {end - 1}")
-        positions = _positions(x, self.dim, offset) if isinstance(offset, Tensor) else slice(offset, end)
+        positions = following(offset, x) if isinstance(offset, Tensor) else slice(offset, end)
         return (x + self.weight[positions]).to(x.dtype)
 
     extra_repr = settings
 
 
-class Rotary(nn.Module):
+class Rotary(RelativePositions):
     """Rotates queries and keys by their positions, so that each product depends on the distance alone.
 
     Entries 2j and 2j+1 of a head form a plane, which position i rotates by the angle i / base^(2j/rotary_dim). Only the
     first ``rotary_dim`` entries are rotated, by default all. Values are left as they are.
 
-    ``scaling`` stretches the context of a trained model: a function of the frequencies ``(rotary_dim / 2,)``, fastest
-    first, that returns as many, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. Where it has a ``magnitude``, the
-    rotated entries are multiplied by it.
+    ``scaling`` extends the context of a trained model: a function from the frequencies ``(rotary_dim / 2,)``, fastest
+    first, to others, such as ``Interpolation``, ``NTKAware`` or ``YaRN``. If it has a ``magnitude``, the rotated
+    entries are multiplied by it.
 
     Source: Su et al. 2021, eq. 15 and 34; Black et al. 2022, section 2.1.1 (a part of each head).
     """
@@ -136,10 +133,7 @@ class Rotary(nn.Module):
         self.head_dim, self.rotary_dim, self.base, self.scaling = head_dim, rotary_dim, base, scaling
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys ``x (B, H, n, head_dim)`` rotated by ``positions (n,)`` or ``(B, n)``: the same shape.
-
-        Positions are integers. They may be negative: the products depend on distances alone.
-        """
+        """Queries or keys ``x (B, H, n, head_dim)`` rotated by integers ``positions (n,)`` or ``(B, n)``."""
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() != 4 or x.shape[3] != self.head_dim:
             raise ValueError(f"x: expected a floating tensor (batch, heads, length, {self.head_dim}), got {kind(x)}")
         _check_positions("positions", positions, x.device)
@@ -160,9 +154,6 @@ class Rotary(nn.Module):
         rotated = torch.stack(turned, -1).flatten(-2).to(x.dtype)
         return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor) -> None:
-        """Nothing: rotary positions act on queries and keys."""
-
     extra_repr = settings
 
 
@@ -179,7 +170,6 @@ class Interpolation:
         check_number("factor", self.factor, at_least=1)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         return frequencies / self.factor
 
 
@@ -191,7 +181,6 @@ class NTKAware(Interpolation):
     """
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         count = len(frequencies)
         shares = torch.arange(count, dtype=frequencies.dtype, device=frequencies.device) / max(count - 1, 1)
         return frequencies * self.factor**-shares
@@ -201,10 +190,10 @@ class NTKAware(Interpolation):
 class YaRN:
     """Rotary frequencies divided by ``factor`` where a pair makes fewer than ``slow`` turns within ``trained`` tokens.
 
-    Those of ``fast`` turns and more stay as they are, and a ramp leads from one to the other. Queries and keys are
-    multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The ramp is linear in the turns, as in the paper; in the
-    authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1 has
-    ``YaRN(8, 8192, fast=4, magnitude=1)``.
+    Those of at least ``fast`` turns stay as they are; between the two, the divisor changes gradually. Queries and keys
+    are multiplied by ``magnitude``, by default 0.1 ln(factor) + 1. The change is linear in the turns, as in the paper;
+    in the authors' program, and in most checkpoints that name YaRN, it is linear in the number of the pair. Llama 3.1
+    has ``YaRN(8, 8192, fast=4, magnitude=1)``.
 
     Source: Peng et al. 2024, section 3.2 and eq. 22; Grattafiori et al. 2024 (Llama 3).
     """
@@ -226,17 +215,16 @@ class YaRN:
             check_number("magnitude", self.magnitude)
 
     def __call__(self, frequencies: Tensor) -> Tensor:
-        """``(n,)`` to ``(n,)``."""
         turns = self.trained * frequencies / (2 * math.pi)
         kept = ((turns - self.slow) / (self.fast - self.slow)).clamp(0, 1)
         return frequencies * (kept + (1 - kept) / self.factor)
 
 
-class ALiBi(nn.Module):
-    """Takes from each score the distance between query and key, times a slope that each head has of its own.
+class ALiBi(RelativePositions):
+    """Subtracts from each score the distance between query and key, times a slope of the head.
 
-    The slopes fall geometrically: 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past
-    the power of two below H take every other slope of the power above. Nothing is learned.
+    The slopes are 2^(−8h/H) for heads h = 1 to H where H is a power of two. Otherwise the heads past the next lower
+    power of two take every other slope of the next higher one. Nothing is learned.
 
     Source: Press et al. 2022, section 3; for other numbers of heads, the authors' published code.
     """
@@ -249,30 +237,25 @@ class ALiBi(nn.Module):
         more = [2 ** (-4 * (2 * h + 1) / below) for h in range(num_heads - below)]
         self.slopes = [*(2 ** (-8 * (h + 1) / below) for h in range(below)), *more]
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """``x`` as it is: ALiBi acts on the scores."""
-        return x
-
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """The bias −slope · |i − j|, float32: ``(H, T, S)`` for positions ``(T,)`` and ``(S,)``; with a row for
-        each sentence, ``(B, T)`` or ``(B, S)``, it is ``(B, H, T, S)``.
-        """
+        """−slope · |i − j|, float32: ``(H, T, S)``, or ``(B, H, T, S)`` if positions are ``(B, T)`` or ``(B, S)``."""
         _check_positions("query_positions", query_positions)
         _check_positions("key_positions", key_positions, query_positions.device)
         rows = {len(x) for x in (query_positions, key_positions) if x.dim() == 2} - {1}
         if len(rows) > 1:
-            raise ValueError(
-                f"key_positions: expected the {len(query_positions)} rows of the queries', got {kind(key_positions)}"
-            )
-        # Small integers, bytes for example, would wrap around where the difference is negative or large.
-        query_positions, key_positions = (
-            x.to(torch.promote_types(x.dtype, torch.int64)) for x in (query_positions, key_positions)
-        )
-        distances = (query_positions[..., :, None] - key_positions[..., None, :]).abs().float()
+            raise ValueError(f"key_positions: expected {len(query_positions)} rows, got {kind(key_positions)}")
+        # Differences of small integers, such as bytes, would wrap around.
+        distances = (query_positions.long()[..., :, None] - key_positions.long()[..., None, :]).abs().float()
         slopes = torch.tensor(self.slopes, device=distances.device)
         return -slopes[:, None, None] * (distances if distances.dim() == 2 else distances[:, None])
 
     extra_repr = settings
+
+
+def following(before: int | Tensor, x: Tensor) -> Tensor:
+    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``."""
+    tokens = torch.arange(x.shape[-2], device=x.device)
+    return tokens + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
 
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
@@ -285,7 +268,7 @@ def _encode(positions: Tensor, dim: int, base: float) -> Tensor:
 def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Radians ``(…, ceil(dim / 2))`` of ``positions (…)``."""
     check_number("base", base)
-    # Float32 keeps seven digits of an angle: at position 100,000 two of them would be left behind the point.
+    # Float32 has seven digits: at position 100,000, only two of them would be decimals of the angle.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     frequencies = torch.arange(0, dim, 2, dtype=dtype, device=positions.device).mul_(-math.log(base) / dim).exp_()
     if scaling is not None:
@@ -296,13 +279,6 @@ def _angles(positions: Tensor, dim: int, base: float, scaling: Callable[[Tensor]
     return positions[..., None].to(dtype) * frequencies
 
 
-def _positions(x: Tensor, dim: int, offset: int | Tensor) -> Tensor:
-    """The positions ``(T,)`` or ``(B, T)`` of vectors ``x (B, T, dim)`` that come after ``offset`` others."""
-    _check_vectors(x, dim, offset)
-    tokens = torch.arange(x.shape[1], device=x.device)
-    return offset.to(x.device)[:, None] + tokens if isinstance(offset, Tensor) else offset + tokens
-
-
 def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
     if not isinstance(x, Tensor) or x.dim() != 3 or not x.dtype.is_floating_point or x.shape[2] != dim:
         raise ValueError(f"x: expected a floating tensor of shape (batch, length, {dim}), got {kind(x)}")
@@ -310,14 +286,9 @@ def _check_vectors(x: Tensor, dim: int, offset: int | Tensor) -> None:
         if offset.dtype not in INTEGERS or offset.shape != x.shape[:1]:
             raise ValueError(f"offset: expected an int64 or int32 tensor of shape ({x.shape[0]},), got {kind(offset)}")
         if can_read(offset):
-            _check_least(offset.tolist())
+            check_integer("offset", min(offset.tolist(), default=0), at_least=0)
     else:
         check_integer("offset", offset, at_least=0)
-
-
-def _check_least(offsets: list[int]) -> None:
-    if min(offsets, default=0) < 0:  # it would be counted from the end
-        raise ValueError(f"offset: expected integers of at least 0, got {min(offsets)}")
 
 
 def _check_positions(name: str, positions: Tensor, device: torch.device | None = None) -> None:

@@ -49,7 +49,6 @@ class Describer(nn.Module):
 
     def look(self, images: Tensor) -> Tensor:
         """Features ``(B, R, C)`` of the patches, without the class token."""
-        assert self.eye.class_token is not None
         x = self.eye.patches(images)
         x = self.eye.positions(torch.cat([self.eye.class_token.expand(len(x), 1, -1), x], 1))
         for layer in list(self.eye.stack.layers)[:EYE_LAYERS]:

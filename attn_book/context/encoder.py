@@ -18,8 +18,7 @@ class ContextLayer(nn.Module):
     """An encoder layer with ``ContextAttention``: the context comes from what the attention reads, by ``form``.
 
     Raises:
-        ValueError: if ``config`` asks for grouped heads or a shared projection, which ``ContextAttention`` does not
-            have.
+        ValueError: if ``config`` asks for grouped heads, which ``ContextAttention`` does not have.
 
     Source: Vaswani et al. 2017, figure 1, left; Yang et al. 2019 (Context-Aware Self-Attention Networks).
     """
@@ -28,8 +27,6 @@ class ContextLayer(nn.Module):
         super().__init__()
         if config.num_kv_heads not in (None, config.num_heads):
             raise ValueError(f"config: expected as many key-value heads as heads, got {config.num_kv_heads}")
-        if config.share_query_key:
-            raise ValueError("config: expected projections of their own for queries and keys, got share_query_key=True")
         context_dim = getattr(form, "context_dim", None)
         if not isinstance(context_dim, int):
             raise ValueError(f"form: expected a form of context with its context_dim, got {type(form).__name__}")

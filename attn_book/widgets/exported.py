@@ -97,9 +97,8 @@ def _bahdanau(model: Seq2Seq) -> tuple[dict[str, Any], tuple[int, int]]:
         raise ValueError(f"model: expected an Encoder and a BahdanauDecoder, got {kind(encoder)} and {kind(decoder)}")
     if not encoder.rnn.bidirectional:
         raise ValueError("model: expected an Encoder with bidirectional=True, got a unidirectional one")
-    for name, layers in (("Encoder", encoder.rnn.num_layers), ("BahdanauDecoder", len(decoder.cells))):
-        if layers != 1:
-            raise ValueError(f"model: expected num_layers=1 in the {name}, got {layers}")
+    if encoder.rnn.num_layers != 1:
+        raise ValueError(f"model: expected num_layers=1 in the Encoder, got {encoder.rnn.num_layers}")
     return {"kind": "bahdanau"}, (encoder.embedding.num_embeddings, decoder.embedding.num_embeddings)
 
 

@@ -22,12 +22,11 @@ class Memory(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """A GRU that reads the source one way or both, and stops at each sentence's own end.
+    """A GRU, unidirectional or bidirectional, that stops at each sentence's own end.
 
-    ``hidden_dim`` is the size per direction, so the memory's size C is ``hidden_dim`` one-way and twice that
-    two-way. With more layers, the memory is the top one's. Batches are packed by length: padding is never read, and
-    ``final`` is the state at the last true token (forwards) and at the first (backwards). ``dropout`` acts on the
-    embedded words, and between layers.
+    ``hidden_dim`` is the size of one direction, so the memory of a bidirectional encoder has twice that size,
+    ``memory_dim``. With more layers, the memory is the top one's. Padding is never read: ``final`` is the state at the
+    last true token (forwards) and at the first (backwards). ``dropout`` acts on the embedded words, and between layers.
 
     Source: Cho et al. 2014, section 2.2; Bahdanau et al. 2015, section 3.2 (both ways).
     """
@@ -75,10 +74,9 @@ class Encoder(nn.Module):
 
 
 def embedding(vocab_size: int, embed_dim: int) -> nn.Embedding:
-    """An embedding that starts small.
+    """An embedding that starts at a standard deviation of 0.1.
 
-    PyTorch starts embeddings at a standard deviation of 1, ten times the states of a new GRU; attention then found
-    the source words far later, or not at all (DECISIONS.md has the numbers).
+    PyTorch's is 1, ten times that of a new GRU's states, and attention then learned much later, or not at all.
     """
     made = nn.Embedding(vocab_size, embed_dim)
     nn.init.normal_(made.weight, std=0.1)

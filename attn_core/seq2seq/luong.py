@@ -1,6 +1,6 @@
-"""Luong's decoder: the state that has read the last word asks the source; globally, or within a window."""
+"""Luong's decoder: it reads the last word, and then its state asks the source, or a window of it."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ from attn_core.capture import is_captured, record
 from attn_core.contract import accum_dtype, check_flags, check_integer, shown
 from attn_core.mechanisms.dense import attend, masked_softmax
 from attn_core.scores import Additive, Dot, General
+from attn_core.seq2seq.bahdanau import BahdanauState
 from attn_core.seq2seq.decoder import Decoder
 from attn_core.seq2seq.encoder import Memory
 
@@ -25,10 +26,10 @@ class LocalMonotonic(nn.Module):
         self.half_width = half_width
 
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
-        """Which source words may be seen, ``(B, T, S)`` boolean, and by what the weights are multiplied, if at all.
+        """The mask of the window, ``(B, T, S)``, and factors for the weights, here none.
 
         Shapes: ``queries (B, T, D)``, the first of them for target word ``position`` (from 0); ``mask (B, S)``. A
-        window wholly past the end of its sentence is empty.
+        window that lies past the end of its sentence is empty.
         """
         centre = torch.arange(position, position + queries.shape[1], device=queries.device)[:, None]
         distance = torch.arange(mask.shape[1], device=queries.device) - centre
@@ -38,8 +39,8 @@ class LocalMonotonic(nn.Module):
 class LocalPredictive(nn.Module):
     """The window of local-p: the decoder's state predicts its centre p, and a Gaussian around p scales the weights.
 
-    p lies between 0 and the sentence's length; the standard deviation is half of ``half_width``. The window's edges
-    pass no gradient to p, so it learns through the Gaussian.
+    p lies between 0 and the sentence's length; the standard deviation is half of ``half_width``. p learns through the
+    Gaussian alone.
 
     Source: Luong et al. 2015, eq. 9 and 10.
     """
@@ -52,50 +53,34 @@ class LocalPredictive(nn.Module):
         self.hidden = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.position = nn.Linear(hidden_dim, 1, bias=False)
 
-    def centre(self, queries: Tensor, mask: Tensor) -> Tensor:
-        """The predicted position p ``(B, T)`` of queries ``(B, T, D)`` in sentences of ``mask (B, S)``."""
-        logits = self.position(torch.tanh(self.hidden(queries)))[..., 0]
-        # In half precision the centre of a long sentence would be a word off.
-        share = torch.sigmoid(logits.to(accum_dtype(logits)))
-        return mask.sum(-1, keepdim=True) * share
-
     def forward(self, queries: Tensor, mask: Tensor, position: int) -> tuple[Tensor, Tensor | None]:
-        """As ``LocalMonotonic``; the weights are multiplied by the Gaussian ``(B, T, S)``."""
-        distance = torch.arange(mask.shape[1], device=queries.device) - self.centre(queries, mask)[..., None]
+        """As ``LocalMonotonic``; the factors are the Gaussian ``(B, T, S)``."""
+        logits = self.position(torch.tanh(self.hidden(queries)))
+        # In half precision, the centre in a long sentence would be wrong by a word.
+        centre = mask.sum(-1)[:, None, None] * torch.sigmoid(logits.to(accum_dtype(logits)))
+        distance = torch.arange(mask.shape[1], device=queries.device) - centre
         gaussian = torch.exp(-2 * (distance / self.half_width) ** 2)  # exp(−d²/2σ²) with σ = half_width / 2
         return mask[:, None] & (distance.abs() <= self.half_width), gaussian
 
 
-class LuongState(NamedTuple):
-    """What a step needs, and what the last one looked at.
+@dataclass(frozen=True)
+class LuongState(BahdanauState):
+    """Also the last read-out, ``attentional (B, D)``, and the ``position`` of the next target word, from 0."""
 
-    ``hidden (B, D)`` of the GRU, ``attentional (B, D)`` of the read-out, the memory with its keys prepared once
-    ``(B, S, ·)``, the last ``weights (B, S)``, and the ``position`` of the next target word, from 0.
-    """
-
-    hidden: Tensor
     attentional: Tensor
-    memory: Memory
-    keys: Tensor
-    weights: Tensor
     position: int
-
-    def select(self, rows: Tensor) -> "LuongState":
-        """These rows of the batch."""
-        hidden, attentional, keys, weights = (x[rows] for x in (self.hidden, self.attentional, self.keys, self.weights))
-        return LuongState(hidden, attentional, self.memory.select(rows), keys, weights, self.position)
 
 
 class LuongDecoder(Decoder):
     """A GRU decoder that asks the source after it has read the last word.
 
-    The query is the current hidden state; what it finds goes to the read-out, tanh(W [context; state]), and not into
-    the GRU, which therefore runs over a whole target at once. With ``input_feeding`` the read-out enters the GRU at the
-    next step, which tells it where it has looked, and a target is then read word by word.
+    The query is the current hidden state. The context enters the read-out, tanh(W [context; state]), and not the GRU,
+    which can therefore read a whole target at once. With ``input_feeding`` the read-out enters the GRU at the next
+    step, so that it knows where attention has been, and a target is read word by word.
 
-    ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` where these are
-    equal, ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, which the paper calls concat. ``window`` limits
-    the view; without one attention is global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
+    ``score`` compares queries of size ``hidden_dim`` with keys of size ``memory_dim``: ``Dot()`` if these are equal,
+    ``General(hidden_dim, memory_dim)``, or ``Additive(…)``, the paper's concat. Without a ``window``, attention is
+    global. ``capture_attention`` collects the weights, as in ``BahdanauDecoder``.
 
     Source: Luong et al. 2015, section 3 (input feeding: 3.3), with GRUs instead of LSTMs, and Bahdanau's first state.
     """
@@ -129,19 +114,9 @@ class LuongDecoder(Decoder):
         hidden = self._first_hidden(memory)
         weights = memory.states.new_zeros(memory.mask.shape)
         keys = self.score.project_keys(memory.states)
-        return LuongState(hidden, torch.zeros_like(hidden), memory, keys, weights, position=0)
+        return LuongState(hidden, memory, weights, keys, torch.zeros_like(hidden), position=0)
 
-    def step(self, tokens: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
-        """Read ``tokens (B,)``; give the logits ``(B, V)`` of the next ones, and the next state."""
-        embedded = self._embed_step(tokens, len(state.memory.mask))
-        attentional, weights, state = self._advance(embedded[:, None], state)
-        if is_captured(self):
-            record(self, weights[:, None])
-        return self.logits(attentional[:, 0]), state
-
-    def forward(self, memory: Memory, target: Tensor) -> Tensor:
-        """Logits ``(B, T, V)`` for a whole ``target (B, T)``, each from the true tokens before it."""
-        embedded, state = self._embed_target(target, memory), self.init_state(memory)
+    def _read(self, embedded: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         pieces = embedded.split(1, dim=1) if self.input_feeding else [embedded]
         attentionals, maps = [], []
         for piece in pieces:
@@ -150,21 +125,20 @@ class LuongDecoder(Decoder):
             maps.append(weights)
         if is_captured(self):
             record(self, torch.cat(maps, dim=1)[:, None])
-        return self.logits(torch.cat(attentionals, dim=1))
+        return self.logits(torch.cat(attentionals, dim=1)), state
 
     def _advance(self, embedded: Tensor, state: LuongState) -> tuple[Tensor, Tensor, LuongState]:
-        """Read ``embedded (B, T, E)``, where T is 1 with input feeding; give the read-out and the weights of each."""
+        """The read-out and weights of each of ``embedded (B, T, E)``, and the state; with input feeding, T is 1."""
         if self.input_feeding:
             embedded = torch.cat([embedded, state.attentional[:, None]], dim=-1)
         queries, hidden = self.rnn(embedded, state.hidden[None].contiguous())
         context, weights = self._attend(queries, state)
         attentional = self.dropout(torch.tanh(self.attentional(torch.cat([context, queries], dim=-1))))
-        position = state.position + embedded.shape[1]
-        state = LuongState(hidden[0], attentional[:, -1], state.memory, state.keys, weights[:, -1], position)
-        return attentional, weights, state
+        last = {"hidden": hidden[0], "weights": weights[:, -1], "attentional": attentional[:, -1]}
+        return attentional, weights, replace(state, **last, position=state.position + embedded.shape[1])
 
     def _attend(self, queries: Tensor, state: LuongState) -> tuple[Tensor, Tensor]:
-        """The contexts ``(B, T, C)`` that queries ``(B, T, D)`` find, and the weights ``(B, T, S)``."""
+        """The contexts ``(B, T, C)`` of queries ``(B, T, D)``, and the weights ``(B, T, S)``."""
         states, mask = state.memory.states, state.memory.mask
         scores = self.score.score(queries, state.keys)
         if self.window is None:

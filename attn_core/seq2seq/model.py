@@ -5,11 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attn_core.contract import shown
-from attn_core.seq2seq.bahdanau import BahdanauDecoder
-from attn_core.seq2seq.decoder import State
-from attn_core.seq2seq.fixed import FixedContextDecoder
-from attn_core.seq2seq.luong import LuongDecoder
-from attn_core.seq2seq.multi_head_decoder import MultiHeadDecoder
+from attn_core.seq2seq.decoder import Decoder, State
 
 
 class Seq2Seq(nn.Module):
@@ -20,9 +16,7 @@ class Seq2Seq(nn.Module):
     Source: Sutskever et al. 2014; Cho et al. 2014.
     """
 
-    def __init__(
-        self, encoder: nn.Module, decoder: FixedContextDecoder | BahdanauDecoder | LuongDecoder | MultiHeadDecoder
-    ) -> None:
+    def __init__(self, encoder: nn.Module, decoder: Decoder) -> None:
         super().__init__()
         for name, part in (("encoder", encoder), ("decoder", decoder)):
             if not isinstance(part, nn.Module):

@@ -3,30 +3,20 @@
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.feed_forward import FeedForward, SwiGLU
 from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer
-from attn_core.transformer.models import (
-    LanguageModel,
-    LanguageModelState,
-    Transformer,
-    TransformerEncoder,
-    TransformerState,
-)
-from attn_core.transformer.segments import SegmentEncoder
-from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding
+from attn_core.transformer.models import LanguageModel, SegmentEncoder, Transformer, TransformerEncoder
+from attn_core.transformer.stacks import EncoderStack, TokenEmbedding
 
 __all__ = [
     "AddNorm",
     "DecoderLayer",
-    "DecoderStack",
     "EncoderLayer",
     "EncoderStack",
     "FeedForward",
     "LanguageModel",
-    "LanguageModelState",
     "SegmentEncoder",
     "SwiGLU",
     "TokenEmbedding",
     "Transformer",
     "TransformerConfig",
     "TransformerEncoder",
-    "TransformerState",
 ]

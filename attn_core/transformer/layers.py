@@ -1,22 +1,21 @@
 """The layers of a Transformer: attention and feed-forward networks, each with its residual connection and its norm."""
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from attn_core.cache import Cache
 from attn_core.contract import check_dropout, check_factory, check_integer, kind
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import RelativePositions
 from attn_core.transformer.config import TransformerConfig
 
 Mechanism = Callable[..., Tensor]
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class AddNorm(nn.Module):
     """A residual connection around a sublayer, and a norm: after the sum, or before the sublayer.
-
-    ``norm`` makes the norm from the model's size: layer norm by default.
 
     Source: Vaswani et al. 2017, section 3.1 (after); Xiong et al. 2020 (before).
     """
@@ -33,7 +32,7 @@ class AddNorm(nn.Module):
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """``x (B, T, C)`` with what ``sublayer`` makes of it: the same shape."""
+        """``x (B, T, C)`` plus the output of ``sublayer``: the same shape."""
         added = sublayer(self.norm(x) if self.norm_first else x)
         if self.dropout.training:  # dropout that does nothing would still take half as long as a layer norm
             added = self.dropout(added)
@@ -41,10 +40,9 @@ class AddNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each in its ``AddNorm``. Causal, it is a decoder-only model's layer.
+    """Self-attention, then a feed-forward network, each in its ``AddNorm``; also the layer of decoder-only models.
 
-    ``mechanism`` is one of the contract; one that learns belongs to this layer alone. ``positions`` act inside the
-    scores.
+    ``mechanism`` and ``positions`` are those of ``MultiHeadAttention``.
 
     Source: Vaswani et al. 2017, figure 1, left.
     """
@@ -57,32 +55,22 @@ class EncoderLayer(nn.Module):
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
-        self.attention = _self_attention(config, mechanism, positions)
+        self.attention = _attention(config.attention, config, mechanism=mechanism, positions=positions)
         self.feed_forward = _feed_forward(config)
         self.add_attention, self.add_feed_forward = (_add_norm(config) for _ in range(2))
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        cache: Cache | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """``x (B, T, C)`` to the same shape; the rest as in ``MultiHeadAttention.forward``."""
-        x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=causal, cache=cache, lengths=lengths))
+    def forward(self, x: Tensor, **options: Any) -> Tensor:
+        """``x (B, T, C)`` to the same shape; ``options`` are the keywords of ``MultiHeadAttention.forward``."""
+        x = self.add_attention(x, lambda x: self.attention(x, **options))
         return self.add_feed_forward(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to an encoder's output, then a feed-forward network.
 
-    ``mechanism`` is the self-attention's, ``cross_mechanism`` the cross-attention's; otherwise as ``EncoderLayer``.
-
-    Raises:
-        ValueError: if ``cross_mechanism`` is ``aligned_only``, as ``SlidingWindow`` is: the position of a target's
-            token among the source's would depend on how many are read at once.
+    ``mechanism`` and ``positions`` belong to the self-attention. A ``cross_mechanism`` that is ``aligned_only``, as
+    ``SlidingWindow`` is, is refused: the place of a target token among the source's would depend on how many are read
+    at once.
 
     Source: Vaswani et al. 2017, figure 1, right.
     """
@@ -98,48 +86,26 @@ class DecoderLayer(nn.Module):
         super().__init__()
         if getattr(cross_mechanism, "aligned_only", False):
             raise ValueError(f"cross_mechanism: expected one that places no queries, got {kind(cross_mechanism)}")
-        self.attention = _self_attention(config, mechanism, positions)
-        self.cross_attention = MultiHeadAttention(
-            config.model_dim,
-            config.num_heads,
-            num_kv_heads=config.num_kv_heads,
-            bias=config.bias,
-            mechanism=cross_mechanism,
-        )
+        self.attention = _attention(config.attention, config, mechanism=mechanism, positions=positions)
+        self.cross_attention = _attention(MultiHeadAttention, config, mechanism=cross_mechanism)
         self.feed_forward = _feed_forward(config)
         self.add_attention, self.add_cross, self.add_feed_forward = (_add_norm(config) for _ in range(3))
 
     def forward(
-        self,
-        x: Tensor,
-        memory: tuple[Tensor, Tensor],
-        *,
-        mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        cache: Cache | None = None,
+        self, x: Tensor, memory: tuple[Tensor, Tensor], *, memory_mask: Tensor | None = None, **options: Any
     ) -> Tensor:
         """``x (B, T, C)`` to the same shape.
 
-        ``memory`` is what ``cross_attention.project_kv`` made of the encoder's output, ``memory_mask`` its mask;
-        ``mask`` and ``cache`` are the self-attention's, which is causal.
+        ``memory`` is the encoder's output after ``cross_attention.project_kv``, ``memory_mask`` its mask. The
+        self-attention is causal; ``options`` are its ``mask`` and ``cache``.
         """
-        x = self.add_attention(x, lambda x: self.attention(x, mask=mask, causal=True, cache=cache))
+        x = self.add_attention(x, lambda x: self.attention(x, causal=True, **options))
         x = self.add_cross(x, lambda x: self.cross_attention.attend(x, *memory, mask=memory_mask))
         return self.add_feed_forward(x, self.feed_forward)
 
 
-def _self_attention(
-    config: TransformerConfig, mechanism: Mechanism | None, positions: RelativePositions | None
-) -> nn.Module:
-    return config.attention(
-        config.model_dim,
-        config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        bias=config.bias,
-        share_query_key=config.share_query_key,
-        positions=positions,
-        mechanism=mechanism,
-    )
+def _attention(make: Callable[..., Layer], config: TransformerConfig, **options: Any) -> Layer:
+    return make(config.model_dim, config.num_heads, num_kv_heads=config.num_kv_heads, bias=config.bias, **options)
 
 
 def _feed_forward(config: TransformerConfig) -> nn.Module:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.cache import Cache
-from attn_core.contract import check_lengths, check_tokens
+from attn_core.contract import check_lengths, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import Mechanism
@@ -20,10 +20,7 @@ _FIRST_ROOM = 64
 
 @dataclass
 class LanguageModelState:
-    """Between two tokens: each layer's cache. ``step`` and ``select`` change them: a state is good for one of these.
-
-    There are no ``weights``: the fast path keeps none.
-    """
+    """Between two tokens: each layer's cache, which ``step`` and ``select`` change. No ``weights`` are kept."""
 
     caches: Sequence[Cache]
     weights: None = None
@@ -37,7 +34,7 @@ class LanguageModelState:
 
 @dataclass(kw_only=True)
 class TransformerState(LanguageModelState):
-    """Also each decoder layer's prepared ``memory``, and the source's ``mask (B, S)``."""
+    """Also the source's keys and values in each decoder layer, ``memory``, and its ``mask (B, S)``."""
 
     memory: list[tuple[Tensor, Tensor]]
     mask: Tensor
@@ -51,14 +48,10 @@ class TransformerState(LanguageModelState):
 class Transformer(nn.Module):
     """The encoder–decoder Transformer, from token ids to logits.
 
-    ``encoder_mechanism``, ``decoder_mechanism`` and ``cross_mechanism`` are called once for each layer, ``positions``
-    once for each stack: what it gives is added to the embeddings (``Sinusoidal`` by default, ``Learned``), or acts
-    inside the self-attentions' scores (``Rotary``, ``ALiBi``). The target's embedding is also the matrix of the logits,
-    and the source's too where ``config.source_vocab_size`` is None.
-
-    Raises:
-        ValueError: if a mechanism or positions are not given as a function that makes them; in use, if the tokens have
-            another kind or shape or lie outside the vocabulary, or the lengths do not go with them.
+    The mechanisms are functions that are called once for each layer, ``positions`` one that is called once for each
+    stack. The positions are added to the embeddings (``Sinusoidal`` by default, ``Learned``), or act inside the scores
+    of self-attention (``Rotary``, ``ALiBi``). The target's embedding is also the matrix of the logits, and the source's
+    embedding where ``config.source_vocab_size`` is None.
 
     Source: Vaswani et al. 2017.
     """
@@ -86,9 +79,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The encoder's output ``(B, S, C)`` for ``source (B, S)``, and its mask ``(B, S)``, True at true tokens."""
-        check_tokens("source", source, self.config.source_vocab_size or self.config.vocab_size, axes=2)
-        mask = masks.length_mask(lengths, source.shape[1]).to(source.device)
-        check_lengths(lengths, source.shape[0])
+        mask = _true_tokens("source", source, lengths, self.config.source_vocab_size or self.config.vocab_size)
         return self.encoder(self.source_embedding(source), mask=mask[:, None, None]), mask
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -136,23 +127,49 @@ class _SingleStack(nn.Module):
 class TransformerEncoder(_SingleStack):
     """The encoder-only Transformer: token ids to one vector each, which has seen the whole sentence.
 
-    ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
-
     Source: Devlin et al. 2018.
     """
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Vectors ``(B, T, C)`` of ``tokens (B, T)``, of which the first ``lengths (B,)`` are true."""
-        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        mask = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
-        check_lengths(lengths, tokens.shape[0])
+        mask = _true_tokens("tokens", tokens, lengths, self.config.vocab_size)
         return self.stack(self.embedding(tokens), mask=mask[:, None, None])
+
+
+class SegmentEncoder(TransformerEncoder):
+    """A ``TransformerEncoder`` that adds to each token's vector one for its part of the text, 0 or 1.
+
+    With ``norm_embedding`` the sum of the three embeddings is normalised before the first layer, as in BERT's published
+    parameters (dropout acts before this norm, BERT's after it). ``options`` are those of ``TransformerEncoder``.
+
+    Source: Devlin et al. 2018, section 3 and figure 2.
+    """
+
+    def __init__(self, config: TransformerConfig, *, norm_embedding: bool = False, **options: Any) -> None:
+        super().__init__(config, **options)
+        self.segments = nn.Embedding(2, config.model_dim)
+        self.norm = config.norm(config.model_dim) if norm_embedding else nn.Identity()
+
+    def forward(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        """As ``TransformerEncoder``; without ``segments (B, T)`` the text is one part, 0."""
+        return self.states(tokens, lengths, segments)[-1]
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
+        """The first layer's input and each layer's output, ``(B, T, C)``; the last one is what ``forward`` gives."""
+        mask = _true_tokens("tokens", tokens, lengths, self.config.vocab_size)[:, None, None]
+        if segments is None:
+            segments = torch.zeros_like(tokens)
+        check_tokens("segments", segments, 2, axes=2)
+        if segments.shape != tokens.shape:
+            raise ValueError(f"segments: expected the shape of tokens, {tuple(tokens.shape)}, got {kind(segments)}")
+        states = [self.norm(self.embedding(tokens) + self.segments(segments))]
+        for layer in self.stack.layers:
+            states.append(layer(states[-1], mask=mask))
+        return [*states[:-1], self.stack.norm(states[-1])]
 
 
 class LanguageModel(_SingleStack):
     """The decoder-only Transformer: logits of each next token, from the tokens before it.
-
-    ``mechanism`` is called once for each layer, ``positions`` once, as in ``Transformer``.
 
     Source: Radford et al. 2018.
     """
@@ -168,12 +185,10 @@ class LanguageModel(_SingleStack):
     ) -> tuple[Tensor, LanguageModelState]:
         """Read prompts ``tokens (B, T)``, of which the first ``lengths (B,)`` are true, at least one.
 
-        ``caches`` has one for each layer, contiguous ones by default. What they hold already comes before the prompts.
-        Returns the logits ``(B, V)`` of the token after each prompt, and the state.
+        The prompts continue what is in ``caches``, one for each layer, by default new ones. Returns the logits
+        ``(B, V)`` of the token after each prompt, and the state.
         """
-        check_tokens("tokens", tokens, self.config.vocab_size, axes=2)
-        masks.length_mask(lengths, tokens.shape[1])  # for its errors
-        check_lengths(lengths, tokens.shape[0], "prompt")
+        _true_tokens("tokens", tokens, lengths, self.config.vocab_size, full="prompt")  # for its errors
         if caches is None:
             caches = new_caches(self.stack.layers, tokens.shape[0], tokens.shape[1] + _FIRST_ROOM)
         rows = [len(cache.lengths) for cache in caches]
@@ -194,11 +209,19 @@ class LanguageModel(_SingleStack):
 
     @torch.no_grad()
     def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None) -> Tensor:
-        """The last layer's vectors ``(B, T, C)`` of each row's next ``tokens (B, T)``, which join the caches.
+        """The last layer's vectors ``(B, T, C)`` of each row's next ``tokens (B, T)``, which are added to the caches.
 
-        ``embedding.logits`` makes logits of those that are wanted. With ``lengths (B,)`` the rest of a row is padding.
+        ``embedding.logits`` turns them into logits. With ``lengths (B,)`` the rest of a row is padding.
         """
         for cache in caches:
             cache.reserve(tokens.shape[1])
         before = caches[0].before
         return self.stack(self.embedding(tokens, before), causal=True, caches=caches, lengths=lengths)
+
+
+def _true_tokens(name: str, tokens: Tensor, lengths: Tensor, vocab_size: int, full: str | None = None) -> Tensor:
+    """Check ``tokens (B, T)`` and their ``lengths (B,)``; the mask ``(B, T)``, True at true tokens."""
+    check_tokens(name, tokens, vocab_size, axes=2)
+    mask = masks.length_mask(lengths, tokens.shape[1]).to(tokens.device)
+    check_lengths(lengths, tokens.shape[0], full)
+    return mask

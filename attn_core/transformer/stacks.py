@@ -10,19 +10,17 @@ from torch.nn import functional
 
 from attn_core.cache import Cache, KVCache, rollback_on_error
 from attn_core.contract import check_factory, check_integer
-from attn_core.mechanisms.dense import soft_capped
+from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions, Sinusoidal
 from attn_core.transformer.config import TransformerConfig
 from attn_core.transformer.layers import DecoderLayer, EncoderLayer, Mechanism
 
 
 class TokenEmbedding(nn.Module):
-    """Token ids ``(B, T)`` to vectors ``(B, T, C)``: embedded, times √C unless the config says otherwise, positions
-    added, dropout.
+    """Token ids ``(B, T)`` to vectors ``(B, T, C)``: embedded, scaled by √C, positions added, dropout.
 
-    The matrix starts at standard deviation 1/√C: times √C a vector then has the size of a position's, and the same
-    matrix, used once more by ``logits``, makes logits of size 1 out of normalised vectors. Without ``positions`` none
-    are added.
+    The matrix starts at standard deviation 1/√C. Multiplied by √C, a vector is as long as a position's, and ``logits``,
+    which uses the same matrix, turns normalised vectors into logits of size 1.
 
     Source: Vaswani et al. 2017, section 3.4; Press and Wolf 2017 (one matrix for both ends).
     """
@@ -33,24 +31,22 @@ class TokenEmbedding(nn.Module):
         self.tokens = nn.Embedding(vocab_size, config.model_dim)
         nn.init.normal_(self.tokens.weight, std=config.model_dim**-0.5)
         self.scale = math.sqrt(config.model_dim) if config.scale_embedding else 1.0
-        self.soft_cap = config.soft_cap
         self.positions = positions
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, offset: int | Tensor = 0) -> Tensor:
-        """``offset`` counts the positions before the first token: one number, or ``(B,)`` of them."""
+        """``offset`` is the number of positions before the first token, or ``(B,)`` of them."""
         x = self.tokens(tokens) * self.scale
         x = x if self.positions is None else self.positions(x, offset)
         return self.dropout(x) if self.dropout.training else x
 
     def logits(self, x: Tensor) -> Tensor:
-        """``x (…, C)`` to logits ``(…, V)``, by the embedding's own matrix."""
-        logits = functional.linear(x, self.tokens.weight)
-        return logits if self.soft_cap is None else soft_capped(logits, self.soft_cap)
+        """``x (…, C)`` to logits ``(…, V)``."""
+        return functional.linear(x, self.tokens.weight)
 
 
 class EncoderStack(nn.Module):
-    """``num_layers`` encoder layers; with ``norm_first`` a last norm, which the paper's order does not need.
+    """``num_layers`` encoder layers; with ``norm_first`` also a last norm.
 
     Source: Vaswani et al. 2017, figure 1, left.
     """
@@ -59,7 +55,7 @@ class EncoderStack(nn.Module):
         self,
         config: TransformerConfig,
         *,
-        mechanism: Callable[[], Mechanism],
+        mechanism: Callable[[], Mechanism] = Dense,
         positions: RelativePositions | None = None,
     ) -> None:
         super().__init__()
@@ -69,22 +65,14 @@ class EncoderStack(nn.Module):
         )
         self.norm = config.norm(config.model_dim) if config.norm_first else nn.Identity()
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        caches: Sequence[Cache] | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; with ``caches``, one for each layer, as ``MultiHeadAttention``.
+    def forward(self, x: Tensor, *, caches: Sequence[Cache] | None = None, **options: Any) -> Tensor:
+        """Vectors ``x (B, T, C)`` to the same shape; ``options`` are the keywords of ``MultiHeadAttention.forward``.
 
-        A call that fails in any layer leaves all caches as they were.
+        There is one cache for each layer. A call that fails in any layer leaves all caches as they were.
         """
         with rollback_on_error(caches or []):
             for layer, cache in zip(self.layers, caches or repeat(None), strict=caches is not None):
-                x = layer(x, mask=mask, causal=causal, cache=cache, lengths=lengths)
+                x = layer(x, cache=cache, **options)
         return self.norm(x)
 
 
@@ -121,14 +109,13 @@ class DecoderStack(nn.Module):
         x: Tensor,
         memory: Sequence[tuple[Tensor, Tensor]],
         *,
-        mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
+        **options: Any,
     ) -> Tensor:
-        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` is ``project_kv``'s; ``caches`` as ``EncoderStack``."""
+        """Vectors ``x (B, T, C)`` to the same shape; ``memory`` is from ``project_kv``; see ``DecoderLayer``."""
         with rollback_on_error(caches or []):
             for layer, kv, cache in zip(self.layers, memory, caches or repeat(None), strict=caches is not None):
-                x = layer(x, kv, mask=mask, memory_mask=memory_mask, cache=cache)
+                x = layer(x, kv, cache=cache, **options)
         return self.norm(x)
 
 
@@ -140,7 +127,7 @@ def new_caches(layers: Any, batch_size: int, capacity: int) -> list[KVCache]:
 def placed(
     config: TransformerConfig, positions: Callable[[], nn.Module] | None
 ) -> tuple[nn.Module | None, RelativePositions | None]:
-    """The positions of one stack: those to add to the embeddings, and those that act inside the scores."""
+    """The positions of one stack, in the place where they act: added to the embeddings, or inside the scores."""
     if positions is not None:
         check_factory("positions", positions)
     made: Any = Sinusoidal(config.model_dim) if positions is None else positions()

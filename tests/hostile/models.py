@@ -115,7 +115,7 @@ MODELS = [
     *sizes("config", TransformerConfig, settings(),
         num_layers=[0, 1.5], vocab_size=[-1, 7.0, VOCAB], source_vocab_size=[0], feed_forward_dim=[-1],
         dropout=["0.1", NAN, 1.0], norm=[nn.LayerNorm(8)], feed_forward=["swiglu"], attention=["latent"],
-        soft_cap=[0.0], norm_first=["no"], bias=[None], scale_embedding=[0], share_query_key=["False"]),
+        norm_first=["no"], bias=[None], scale_embedding=[0]),
     *wrong("LanguageModel", LanguageModel, {"config": CONFIG},
         ("mechanism", "dense"), ("config", TransformerConfig(**settings(num_heads=3)), "num_heads")),
     *wrong("Transformer", Transformer, {"config": CONFIG}, ("encoder_mechanism", Dense(), "mechanism"),
@@ -128,7 +128,7 @@ MODELS = [
     *sizes("TokenEmbedding", TokenEmbedding, {"config": CONFIG, "positions": None}, vocab_size=[True]),
     *sizes("Encoder", Encoder, {"vocab_size": 7, "embed_dim": 4, "hidden_dim": 3}, vocab_size=[0], hidden_dim=[0, -1],
         num_layers=[0], dropout=[1.0], bidirectional=["no"]),
-    *sizes("Bahdanau", BahdanauDecoder, {"vocab_size": 7, **SIZES}, memory_dim=[0, 2.0], num_layers=[0]),
+    *sizes("Bahdanau", BahdanauDecoder, {"vocab_size": 7, **SIZES}, memory_dim=[0, 2.0]),
     *sizes("Luong", LuongDecoder, {"vocab_size": 7, **SIZES, "score": attn_core.scores.Dot()},
         score=[attn_core.scores.Dot], window=[3]),
     *sizes("Seq2Seq", Seq2Seq, {"decoder": RECURRENT.decoder}, encoder=[Encoder]),
@@ -174,10 +174,10 @@ MODELS = [
 images = numbers(2, 3, 8, 8)
 VIT = {"config": CONFIG, "image_size": 8, "patch_size": 4}
 PICTURES = [
-    *sizes("patches", PatchEmbedding, {"patch_size": 4, "model_dim": 4}, patch_size=[0], model_dim=[0], channels=[0]),
+    *sizes("patches", PatchEmbedding, {"patch_size": 4, "model_dim": 4}, patch_size=[0], model_dim=[0]),
     *sizes("patches' call", PatchEmbedding(4, 4), {}, images=[images.to(torch.uint8), images[:, :1], images[0],
         images[:0], images[..., :7]]),
-    *sizes("ViT", VisionTransformer, VIT, image_size=[9], class_token=["no"]),
+    *sizes("ViT", VisionTransformer, VIT, image_size=[9]),
     *sizes("ViT's call", VisionTransformer(**VIT), {}, images=[images[..., :4, :4], images.reshape(1, 3, 16, 8)]),
     *sizes("captioner", ImageEncoder, {"memory_dim": 4}, image_size=[12]),
     *sizes("captioner's call", ImageEncoder(image_size=8, memory_dim=4).eval(), {"images": images},

@@ -267,7 +267,6 @@ LAYERS = [
         "value_dim": -1}, "value_dim: expected"),
     Row("latent: no size", attn_core.LatentAttention, {**latent, "latent_dim": 0}, "latent_dim: expected"),
     Row("latent: an odd rotary part", attn_core.LatentAttention, {**latent, "rotary_dim": 3}, "rotary_dim: expected"),
-    Row("latent: a norm that is made", attn_core.LatentAttention, {**latent, "norm": nn.RMSNorm(4)}, "norm: expected"),
     Row("latent: heads", attn_core.LatentAttention, {**latent, "num_heads": 3}, "num_heads: expected"),
     Row("latent: x elsewhere", attn_core.LatentAttention(**latent), {"x": numbers(1, 3, 8, device="meta")},
         "x: expected"),

@@ -266,7 +266,7 @@ MODULES: dict[str, Module] = {
         lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias),
     ),
     "LatentAttention, causal": Module(
-        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, query_latent_dim=5),
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2),
         lambda m, x: m(x.sequence(), causal=True),
     ),
     "LatentAttention, absorbed, causal": Module(
@@ -313,7 +313,7 @@ MODULES: dict[str, Module] = {
     ),
     "Encoder": Module(lambda: seq2seq.Encoder(VOCAB, embed_dim=6, hidden_dim=4), of_texts),
     "FixedContextDecoder": Module(decoder(seq2seq.FixedContextDecoder), of_memory),
-    "BahdanauDecoder": Module(decoder(seq2seq.BahdanauDecoder, num_layers=2), of_memory),
+    "BahdanauDecoder": Module(decoder(seq2seq.BahdanauDecoder), of_memory),
     "HardDecoder": Module(decoder(seq2seq.HardDecoder), of_memory),
     "LuongDecoder": Module(
         lambda: decoder(seq2seq.LuongDecoder, score=scores.General(8, DIM), window=seq2seq.LocalPredictive(8, 2))(),
@@ -322,9 +322,7 @@ MODULES: dict[str, Module] = {
     "MultiHeadDecoder": Module(decoder(seq2seq.MultiHeadDecoder, num_heads=HEADS), of_memory),
     "DeepOutput": Module(lambda: DeepOutput(VOCAB, 2 * DIM, 6), of_pairs),
     "Seq2Seq": Module(
-        lambda: seq2seq.Seq2Seq(
-            seq2seq.Encoder(VOCAB, embed_dim=6, hidden_dim=4), decoder(seq2seq.BahdanauDecoder, num_layers=1)()
-        ),
+        lambda: seq2seq.Seq2Seq(seq2seq.Encoder(VOCAB, embed_dim=6, hidden_dim=4), decoder(seq2seq.BahdanauDecoder)()),
         translated,
     ),
     "LocalMonotonic": Module(lambda: seq2seq.LocalMonotonic(1), lambda m, x: m(x.states()[:, :1], x.words, 1)),

@@ -84,8 +84,8 @@ def latent(model_dim, num_heads, *, bias, **_):
     return LatentAttention(model_dim, num_heads, latent_dim=8, rotary_dim=2, bias=bias)
 
 
-def recurrent(model_dim, num_heads, *, bias, **_):
-    return GatedDeltaNet(model_dim, num_heads, bias=bias)
+def recurrent(model_dim, num_heads, **_):
+    return GatedDeltaNet(model_dim, num_heads)
 
 
 PROMPTS = [[1, 5, 3], [2, 4, 6, 8, 3]]

@@ -1,6 +1,7 @@
 """Hard attention: its draws against counts, its gradient against the sum over every possible draw."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_a_pass_follows_its_draws():
     state = soft.decoder.init_state(memory)
     for t in range(target.shape[1]):
         lone = torch.nn.functional.one_hot(draws.positions[:, t], 4).bool()
-        logits, state = soft.decoder.step(target[:, t], state._replace(memory=memory._replace(mask=lone)))
+        logits, state = soft.decoder.step(target[:, t], replace(state, memory=memory._replace(mask=lone)))
         assert torch.allclose(logits, draws.logits[:, t], atol=1e-12)
 
 
@@ -82,12 +83,12 @@ def words_given(model, row, places):
     state = decoder.init_state(memory)
     words = draws = torch.zeros((), dtype=torch.float64)
     for t, place in enumerate(places):
-        scores = decoder.score(state.hidden[-1][:, None], memory.states)[0, 0]
+        scores = decoder.score(state.hidden[:, None], memory.states)[0, 0]
         draws = draws + torch.log_softmax(scores[: lengths[row]], dim=0)[place]
         embedded = decoder.embedding(target[[row], t])
         context = memory.states[:, place]
-        hidden = decoder.cells[0](torch.cat([embedded, context], dim=-1), state.hidden[0])
-        state = state._replace(hidden=(hidden,))
+        hidden = decoder.cells[0](torch.cat([embedded, context], dim=-1), state.hidden)
+        state = replace(state, hidden=hidden)
         logits = decoder.output(hidden, context, embedded)[0]
         words = words + torch.log_softmax(logits, dim=0)[batch_of([row], 1).target_out[0, t]]
     return words, draws
@@ -195,7 +196,7 @@ def test_an_unlikely_draw_has_its_own_log_probability():
     batch = batch_of([0], 40_000)
     draws = model.decoder.draw(model.encoder(batch.source, batch.source_lengths), batch.target_in)
     state = model.decoder.init_state(model.encoder(source[:1], lengths[:1]))
-    scores = model.decoder.score.score(state.hidden[-1][:, None], state.keys)[0, 0]
+    scores = model.decoder.score.score(state.hidden[:, None], state.keys)[0, 0]
     expected = torch.log_softmax(scores, 0)[draws.positions[:, 0]]
     assert expected.min().exp() < 5e-4
     assert torch.allclose(draws.log_probability[:, 0].double(), expected, atol=1e-4)

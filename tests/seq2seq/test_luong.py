@@ -127,7 +127,8 @@ def test_the_centre_of_local_p_learns_through_the_gaussian_alone():
     window = LocalPredictive(6, 2).double()
     queries = torch.randn(2, 3, 6, dtype=torch.float64)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    centre = window.centre(queries, mask)
+    share = torch.sigmoid(window.position(torch.tanh(window.hidden(queries))))[..., 0]
+    centre = share * torch.tensor([[5], [3]])
     assert (centre > 0).all() and (centre[0] < 5).all() and (centre[1] < 3).all()
     seen, gaussian = window(queries, mask, 0)
     assert not seen.requires_grad and gaussian.requires_grad

@@ -7,7 +7,8 @@ from torch import nn
 from attn_core import masks
 from attn_core.mechanisms.dense import Dense
 from attn_core.multi_head import MultiHeadAttention
-from attn_core.transformer import DecoderStack, EncoderStack, TransformerConfig
+from attn_core.transformer import EncoderStack, TransformerConfig
+from attn_core.transformer.stacks import DecoderStack
 
 DIM, HEADS, HIDDEN, LAYERS = 24, 4, 40, 2
 

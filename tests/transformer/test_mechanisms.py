@@ -1,15 +1,17 @@
 """The Transformers with each approximate attention, where it can stand."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional
 
-from attn_core import BlockSelection, Linformer, LSHAttention, Performer, SlidingWindow
+from attn_core import BlockSelection, Linformer, LSHAttention, MultiHeadAttention, Performer, SlidingWindow
 from attn_core.decode import beam, generate, greedy
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, Transformer, TransformerConfig, TransformerEncoder
 
-SHARED = {"share_query_key": True}
+SHARED = {"attention": partial(MultiHeadAttention, share_query_key=True)}
 CAUSAL = {  # the settings, and the mechanism
     "window": ({}, lambda: SlidingWindow(3)),
     "dilated window, grouped heads": ({"num_kv_heads": 2}, lambda: SlidingWindow(2, dilation=2)),
@@ -163,23 +165,3 @@ def test_a_linformer_is_refused_in_a_decoder():
     model = Transformer(small(), decoder_mechanism=lambda: Linformer(20))
     with pytest.raises(ValueError, match="^causal: expected False, since each slot mixes all keys, got True"):
         greedy(model, tokens(3, 11), LENGTHS, max_length=5)
-
-
-def test_the_switch_shares_the_projection_in_self_attention_alone():
-    plain, shared = (Transformer(small(share_query_key=switch)) for switch in (False, True))
-    for layer in (*shared.encoder.layers, *shared.decoder.layers):
-        assert layer.attention.key is layer.attention.query
-    for layer in shared.decoder.layers:
-        assert layer.cross_attention.key is not layer.cross_attention.query
-    counts = [sum(p.numel() for p in model.parameters()) for model in (plain, shared)]
-    assert counts[0] - counts[1] == 4 * (16 * 16 + 16)  # two layers in each stack
-    copy = Transformer(small(share_query_key=True))
-    copy.load_state_dict(shared.state_dict())
-    source, target = tokens(3, 11), tokens(3, 9, seed=1)
-    assert torch.equal(copy.eval()(source, LENGTHS, target), shared.eval()(source, LENGTHS, target))
-
-
-def test_the_switch_bars_grouped_heads():
-    LanguageModel(small(share_query_key=True, num_kv_heads=4))
-    with pytest.raises(ValueError, match="^share_query_key: expected num_kv_heads 4 and key_dim 16, those of"):
-        LanguageModel(small(share_query_key=True, num_kv_heads=2))
