@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-from attn_core.derivatives import transformed
+from torch.autograd import forward_ad
 
 INTEGERS = (torch.int64, torch.int32)  # in smaller ones, a length less 1 may wrap around
 
@@ -309,6 +308,14 @@ def can_read(x: Tensor) -> bool:
 def traced() -> bool:
     """Whether PyTorch compiles or transforms this call, so that there are no numbers to read."""
     return torch.compiler.is_compiling() or transformed()
+
+
+def transformed(*tensors: Tensor | None) -> bool:
+    """Whether ``torch.func`` is at work, where no entry can be read, or a tensor has a tangent of forward mode."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds
+    return dual and any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def is_number(value: object) -> bool:

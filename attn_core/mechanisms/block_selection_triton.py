@@ -12,7 +12,7 @@ each with the power of two that holds it, then the keys of a tile. Needs the pac
 ``mechanisms/flash_triton.py``.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attn_core.contract import Call
-from attn_core.derivatives import without_second_derivative
+from attn_core.derivatives import first_order
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E, pointers_to, program, read, write
 
 ROWS = tl.constexpr(16)
@@ -136,24 +136,34 @@ def _launch(
         kernel[(programs,)](*by_query, *written, *arguments, num_stages=2)
 
 
-class _Attend(torch.autograd.Function):
+@dataclass(frozen=True)
+class _Attend:
     """Queries and outputs ``(B, T, H, ·)``; all tensors contiguous."""
 
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: Tensor, last: Tensor, *options: Any) -> Tensor:
-        out, logsumexp = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-        _launch([q], [out, logsumexp], [k, v, blocks, last], *options)
-        ctx.save_for_backward(q, out, logsumexp, k, v, blocks, last, options[0])
-        ctx.settings = options[1:]
-        return out
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    blocks: Tensor
+    last: Tensor
+    mask: Tensor | None
+    block_size: int
+    scale: float
 
-    @staticmethod
-    @without_second_derivative("BlockSelection")
-    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
-        *rows, k, v, blocks, last, mask = saved
-        dq, dk, dv = torch.empty_like(rows[0]), *(torch.zeros_like(x, dtype=torch.float32) for x in (k, v))
-        _launch([*rows, grad.contiguous()], [dq, dk, dv], [k, v, blocks, last], mask, *ctx.settings)
-        return dq, dk.to(k.dtype), dv.to(v.dtype), *[None] * 5
+    def forward(self) -> tuple[Tensor, Tensor]:
+        out = self.q.new_empty(*self.q.shape[:3], self.v.shape[3])
+        logsumexp = self.q.new_empty(self.q.shape[:3], dtype=torch.float32)
+        self.launch([self.q], [out, logsumexp])
+        return out, logsumexp
+
+    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dk, dv = (torch.zeros_like(x, dtype=torch.float32) for x in (self.k, self.v))
+        dq = torch.empty_like(self.q)
+        self.launch([self.q, out, logsumexp, grad.contiguous()], [dq, dk, dv])
+        return dq, dk.to(self.k.dtype), dv.to(self.v.dtype)
+
+    def launch(self, by_query: list[Tensor], written: list[Tensor]) -> None:
+        given = [self.k, self.v, self.blocks, self.last]
+        _launch(by_query, written, given, self.mask, self.block_size, self.scale)
 
 
 def attend_to_blocks(call: Call, blocks: Tensor, last: Tensor, block_size: int) -> Tensor:
@@ -163,5 +173,4 @@ def attend_to_blocks(call: Call, blocks: Tensor, last: Tensor, block_size: int) 
     """
     mask = None if call.mask is None else call.mask.expand(len(call.q), 1, 1, call.k.shape[2]).contiguous()
     given = (x.contiguous() for x in (call.q.transpose(1, 2), call.k, call.v, blocks, last))
-    out: Tensor = _Attend.apply(*given, mask, block_size, call.scale)
-    return out.transpose(1, 2)
+    return first_order("BlockSelection", _Attend, *given, mask, block_size, call.scale).transpose(1, 2)

@@ -15,9 +15,9 @@ from attn_core.contract import (
     contract,
     four_axes,
     kind,
+    transformed,
     without_autocast,
 )
-from attn_core.derivatives import transformed
 
 
 def attention_with_weights(

@@ -7,13 +7,12 @@ backward pass computes the weights again, tile by tile, from the one number per 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract
+from attn_core.derivatives import first_order
 from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import OnlineSoftmax, exponential_
 
@@ -136,24 +135,6 @@ def _cut(size: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
-class _Flash(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tensor:
-        mask, bias, *ctx.settings = options
-        with without_autocast(q):
-            out, logsumexp = TiledAttention(q, k, v, *options).forward()
-        ctx.save_for_backward(q, k, v, mask, bias, out, logsumexp)
-        return out
-
-    @staticmethod
-    @without_second_derivative("flash_attention")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, out, logsumexp = saved
-        with without_autocast(d_out):
-            gradients = TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
-        return *gradients, *[None] * 6
-
-
 def flash_attention(
     q: Tensor,
     k: Tensor,
@@ -195,15 +176,14 @@ class FlashAttention(Mechanism):
     def attend(self, call: Call) -> Tensor:
         """``flash_attention`` in these tiles."""
         call.refuse_bias_gradient()
-        refuse_transforms("flash_attention", *call[:5])
         if call.q.device.type == "cuda" and self.query_tile is None and self.key_tile is None:
             from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
 
             return flash_attention_triton(call)
         q, mask, bias = call.group_by_kv_head()
         tiles = self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE
-        out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, *tiles)
-        return out.flatten(1, 2)
+        settings = mask, bias, call.causal, call.scale, *tiles
+        return first_order("flash_attention", TiledAttention, q, call.k, call.v, *settings).flatten(1, 2)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """``attention_with_weights``."""

@@ -5,6 +5,7 @@ To PyTorch they are two operators, forward and backward, which torch.compile tak
 slowly.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ import triton
 from torch import Tensor
 
 from attn_core.contract import Call
-from attn_core.derivatives import without_second_derivative
+from attn_core.derivatives import first_order
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import weigh
 
@@ -42,7 +43,7 @@ def flash_attention_triton(call: Call) -> Tensor:
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
-    return _attend(q, k, v, mask, bias, causal, factor)[0]
+    return first_order("flash_attention", _Kernels, q, k, v, mask, bias, causal, factor)
 
 
 # The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
@@ -145,18 +146,22 @@ def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> t
     return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.causal, ctx.scale = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.set_materialize_grads(False)
+@dataclass(frozen=True)
+class _Kernels:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    causal: bool
+    scale: float
 
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return _attend(self.q, self.k, self.v, self.mask, self.bias, self.causal, self.scale)
 
-@without_second_derivative("flash_attention")
-def _backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    return *_pull_back(grad, *saved, ctx.causal, ctx.scale), None, None, None, None
-
-
-_attend.register_autograd(_backward, setup_context=_save)
+    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        given = self.q, self.k, self.v, self.mask, self.bias, out, logsumexp, self.causal, self.scale
+        return _pull_back(grad, *given)
 
 
 def _heads_last(x: Tensor, size: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.online import exponential_
 
@@ -86,8 +86,8 @@ class LSHAttention(Mechanism):
             if hidden is not None:
                 buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
             layout = _sort(buckets, self._buckets(tokens), min(self.bucket_size, tokens), causal)
-            x, sizes = torch.cat((rows, keys, values), -1), (q.shape[3], q.shape[3], v.shape[3])
-            out = _Chunks.apply(x, sizes, layout, scale).to(q.dtype).unflatten(0, q.shape[:2])
+            x, sizes = torch.cat((rows, keys, values), -1).flatten(0, 1), (q.shape[3], q.shape[3], v.shape[3])
+            out = first_order("LSHAttention", _Chunks, x, sizes, layout, scale).to(q.dtype).view(*q.shape[:3], -1)
             return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
 
     def _buckets(self, tokens: int) -> int:
@@ -165,7 +165,7 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
 
 
 @dataclass(frozen=True)
-class _ChunkedAttention:
+class _Chunks:
     """One call on rows of tokens, q, k and v side by side in ``x (N · T, n)``, tile by tile of chunks."""
 
     x: Tensor
@@ -173,8 +173,8 @@ class _ChunkedAttention:
     layout: _Layout
     scale: float
 
-    def forward(self) -> list[Tensor]:
-        """For each slot after the first chunk: the output, and the log-sum-exp of what the token sees in its round."""
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The output ``(N · T, Dv)``, and the log-sum-exp ``(N · T, R)`` of what a token sees in each round."""
         parts = []
         for here, window in self.tiles():
             q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
@@ -183,20 +183,26 @@ class _ChunkedAttention:
             fast = in_tiles(self.x.device)  # several times as fast on a CPU, but four launches
             logsumexp = scores.amax(-1) - weights.amax(-1).log() if fast else scores.logsumexp(-1)
             parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
-        return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
+        found, logsumexp = (x[0] if len(x) == 1 else torch.cat(x) for x in zip(*parts, strict=True))
+        slots, by_round = self.layout.slots, logsumexp[self.layout.slots]
+        out = functional.embedding_bag(slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
+        return out, by_round
 
-    def backward(self, given: tuple[Tensor, ...]) -> Tensor:
-        """The gradients of q, k and v side by side, for each slot after the first chunk.
+    def backward(self, out: Tensor, by_round: Tensor, d_out: Tensor) -> tuple[Tensor]:
+        """The gradients of q, k and v side by side.
 
-        ``given`` has for each token base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
-        total of all rounds: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
+        With the weights P = exp(S − base) / total of all rounds, and D the sum of dO ∘ O: dV = Pᵀ dO, dP = dO Vᵀ,
+        dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
         tokens, chunk = self.layout.tokens, self.layout.chunk
-        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])
+        base = by_round.amax(1, keepdim=True)
+        total = (by_round - base).exp().sum(1, keepdim=True)
+        by_token = base, total, (d_out * out).sum(-1, keepdim=True), d_out
+        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])  # for each slot
         dq, dk, dv = gradient.split(self.sizes, 1)
         for here, window in self.tiles():
             q, k, v = self.x.index_select(0, tokens[window]).split(self.sizes, 1)
-            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in given)
+            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in by_token)
             weights = exponential_(self.scores(q, k, here, window).sub_(low)).div_(whole)
             d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
             dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
@@ -204,7 +210,7 @@ class _ChunkedAttention:
             for to, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
                 to[window][:-chunk] += part[:, :chunk].flatten(0, 1)
                 to[window][chunk:] += part[:, chunk:].flatten(0, 1)
-        return gradient[chunk:]
+        return (functional.embedding_bag(self.layout.slots, gradient[chunk:], mode="sum"),)  # summed over rounds
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
@@ -236,28 +242,3 @@ class _ChunkedAttention:
         shape[axis : axis + 1] = [shape[axis] // chunk - 1, 2 * chunk]
         stride[axis : axis + 1] = [chunk * stride[axis], stride[axis]]
         return x.as_strided(shape, stride)
-
-
-class _Chunks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], layout: _Layout, scale: float) -> Tensor:
-        found, logsumexp = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).forward()
-        by_round = logsumexp[layout.slots]
-        out = functional.embedding_bag(layout.slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
-        ctx.settings = sizes, layout, scale
-        ctx.save_for_backward(x, out, by_round)
-        return out.unflatten(0, x.shape[:2])
-
-    @staticmethod
-    @without_second_derivative("LSHAttention")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        x, out, by_round = saved
-        sizes, layout, scale = ctx.settings
-        with without_autocast(d_out):
-            rows = d_out.flatten(0, 1)
-            base = by_round.amax(1, keepdim=True)
-            total = (by_round - base).exp().sum(1, keepdim=True)
-            d_total = (rows * out).sum(-1, keepdim=True)
-            gradient = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).backward((base, total, d_total, rows))
-            gradient = functional.embedding_bag(layout.slots, gradient, mode="sum")  # the sum over rounds
-        return gradient.view_as(x), None, None, None

@@ -19,9 +19,9 @@ from attn_core.contract import (
     check_integer,
     check_key_mask,
     kind,
+    transformed,
     without_autocast,
 )
-from attn_core.derivatives import transformed
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares

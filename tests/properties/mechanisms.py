@@ -176,7 +176,7 @@ MECHANISMS: dict[str, Mechanism] = {
             lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]),
             within_the_window,
             by_position=True,
-            derivatives="first",
+            derivatives="first" if w[2] == 1 else "fused",  # with a dilation it is dense
         )
         for name, w in WINDOWS.items()
     },
