@@ -1,7 +1,7 @@
 """The attention contract in code: ``contract`` checks a call and hands back what every mechanism starts from.
 
-``Mechanism`` is the base of those that are modules. Below it stand the checks that the rest of the package shares. Each
-of them raises a ``ValueError`` that names the argument, what was expected, and what came.
+Below ``Mechanism``, the base of those that are modules, stand the checks that the rest of the package shares. Each of
+them raises a ``ValueError`` that names the argument, what was expected, and what came.
 """
 
 import math
@@ -102,17 +102,14 @@ def settings(module: nn.Module) -> str:
 
 
 class Mechanism(nn.Module):
-    """A mechanism as a module, called as the contract says.
-
-    A subclass says what it computes in ``attend`` and, where it has weights to show, in ``attend_with_weights``.
-    """
+    """A mechanism as a module. A subclass has ``attend`` or, where it has weights to show, ``attend_with_weights``."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The output ``(B, H, T, Dv)``; ``options`` are ``mask``, ``bias``, ``causal`` and ``scale``."""
         return self.attend(contract(q, k, v, **options))
 
     def with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """The output and the attention weights ``(B, H, T, S)``, step by step."""
+        """The output and the attention weights ``(B, H, T, S)``."""
         return self.attend_with_weights(contract(q, k, v, **options))
 
     def attend(self, call: Call) -> Tensor:
@@ -146,10 +143,7 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:
-    """A mask or bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key-value head that they read.
-
-    Returns a view with five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; None stays None.
-    """
+    """A mask or bias with an axis for key-value heads: a view that broadcasts to ``(B, groups, H/groups, T, S)``."""
     if x is None:
         return None
     x = four_axes(x)
@@ -264,10 +258,7 @@ def check_share(name: str, share: float, what: str = "a share") -> None:
 
 
 def check_lengths(lengths: Tensor, batch: int, full: str | None = None) -> None:
-    """There is one length for each row of the batch; ``masks.length_mask`` checks the lengths themselves.
-
-    ``full`` names what may not be empty.
-    """
+    """There is one length for each row of the batch; if ``full`` names what may not be empty, of at least 1."""
     if lengths.shape != (batch,):
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
     if full is not None and not lengths.is_meta and not traced() and int(lengths.min()) < 1:
@@ -282,8 +273,7 @@ def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
 
 def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
     """``tokens`` are ids of the vocabulary with so many axes; of a batch of this size, where one is given."""
-    if not isinstance(tokens, Tensor) or tokens.dtype not in INTEGERS or tokens.dim() != axes:
-        raise ValueError(f"{name}: expected an int64 or int32 tensor with {axes} axes, got {kind(tokens)}")
+    check_integers(name, tokens, axes=axes)
     if tokens.numel() == 0:
         raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
     if batch is not None and tokens.shape[0] != batch:

@@ -4,8 +4,7 @@ Each process holds an equal part of the tokens. It meets every part of the keys 
 from them as flash attention combines tiles: exactly, by the log-sum-exp of each query's scores. No process ever holds
 more than three parts of the keys and values, so the length that fits into memory grows with the number of processes.
 
-Under a causal mask a process with the first tokens would be idle while one with the last ones works. So the tokens are
-dealt out like cards (striped attention): process r of P has the tokens r, r + P, r + 2P and so on.
+The tokens are dealt out like cards (striped attention), so that all processes have as much to do under a causal mask.
 """
 
 import math
@@ -22,10 +21,10 @@ from attn_core.mechanisms.flash import KEY_TILE, QUERY_TILE, TiledAttention
 
 
 def stripe(x: Tensor, dim: int, group: "distributed.ProcessGroup | None" = None) -> Tensor:
-    """This process's part of a sequence: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view.
+    """The part of process r of P: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view.
 
     Raises:
-        ValueError: if the length is no multiple of the number of processes.
+        ValueError: if the length is no multiple of P.
     """
     rank, size = _place(group)
     dim = dim % x.dim()
@@ -59,12 +58,12 @@ def ring_attention(
     the group call it together with parts of the same shape, which ``stripe`` has cut. ``causal`` means the order in the
     whole sequence; so do positions, which process r adds or rotates as r, r + P, r + 2P and so on.
 
-    While a process works on one part of the keys, the next is under way. The backward pass goes round once more, and
-    the gradients of keys and values travel with them until they are where they belong. There are no other derivatives.
+    While a process works on one part of the keys, the next is under way. In the backward pass the gradients of keys and
+    values travel with them until they are where they belong. There are no other derivatives.
 
     Raises:
         ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
-            processes differ in shape or dtype; in this last case every process raises, so that none waits for another.
+            processes differ in shape or dtype; then every process raises, so that none waits for another.
 
     Source: Liu et al. 2024 (ring attention); Brandon et al. 2023 (striped attention).
     """

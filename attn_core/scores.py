@@ -1,8 +1,8 @@
 """Scoring functions: how well does a query fit a key?
 
-Each is a module with two steps, so that keys which serve many queries are worked on once:
-``score(queries, project_keys(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``.
-Calling the module does both steps. Sizes below 1, and inputs of another size, end in a ``ValueError``.
+Each is a module with two steps, so that keys which serve many queries are projected once: ``score(queries,
+project_keys(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``. Calling the module does
+both steps.
 """
 
 import math
@@ -20,11 +20,11 @@ class Dot(nn.Module):
     """
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        """What can be computed from the keys alone: here, nothing. ``(…, S, D)`` to ``(…, S, D)``."""
+        """What can be computed from the keys alone: here, nothing."""
         return keys
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, D)`` and of what ``project_keys`` gave."""
+        """Scores ``(…, T, S)`` of queries and of what ``project_keys`` gave."""
         _check_size("keys", prepared)
         _check_size("queries", queries, prepared.shape[-1])
         return queries @ prepared.transpose(-2, -1)
@@ -41,7 +41,7 @@ class ScaledDot(Dot):
     """
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, D)``."""
+        """As in ``Dot``."""
         _check_size("queries", queries)
         # The queries, not the scores, are divided: in half precision the undivided product may be infinite.
         return super().score(queries / math.sqrt(max(queries.shape[-1], 1)), prepared)

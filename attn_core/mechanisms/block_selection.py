@@ -1,9 +1,9 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path goes from blocks to queries. The pairs of a
-query and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one
-product of many queries with one block of keys. The last chunk of a block is filled up. So the largest possible number
-of chunks follows from shapes alone, and nothing has to be read back from the device.
+On CUDA, ``block_selection_triton`` has kernels. Elsewhere the pairs of a query and a block that it chose are sorted by
+block and cut into chunks, so that a chunk is one product of many queries with one block of keys. The last chunk of a
+block is filled up. So the largest possible number of chunks follows from shapes alone, and nothing has to be read back
+from the device.
 """
 
 import math
@@ -39,18 +39,16 @@ class BlockSelection(Mechanism):
     the S keys. It always sees its own block and the ``local`` − 1 before it. The score of any other block (under
     ``causal``, of any earlier one) is the query times the mean of the block's keys that ``mask`` shows. Query heads
     that share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to
-    zero is not chosen; of blocks with equal scores, any may be.
-
-    The choice has no gradient: it stays the same when a score moves a little. Queries and keys learn by exact attention
-    to the blocks that were chosen, and the means, which have no parameters, follow the keys. A mean can hide a key: if
-    the keys of a block cancel out, the block is not chosen, however high one of them would score.
+    zero is not chosen; of blocks with equal scores, any may be. The choice has no gradient: queries and keys learn by
+    exact attention to the blocks that were chosen.
 
     Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, for
-    which memory grows, too. A cache stores only keys and values; each call computes all means anew. On CUDA, kernels
-    attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
-    gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
-    As in ``flash_attention``, there are no derivatives beyond the first.
-    It takes no bias, and a mask that hides the same keys from all heads and queries.
+    which memory grows, too. Each call computes all means anew. On CUDA, kernels attend to the blocks if ``triton`` is
+    installed, the dtype has at most 32 bits and a head at most 256 entries. Their gradients of k and v may differ from
+    run to run in the last bits.
+
+    There are no derivatives beyond the first. It takes no bias, and a mask that hides the same keys from all heads and
+    queries.
 
     Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
     """

@@ -1,10 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
 """Block selection on NVIDIA GPUs: attention to the blocks that were chosen, in two kernels of our own.
 
-Query heads that share a key head choose together, so they are the rows of a tile: a program owns these heads of one
-query, up to 16 of them, and walks over the blocks that they chose, reading keys where they lie. Nothing is sorted. In
-the backward pass many programs add to the gradient of the same key, atomically, in float32 and in any order, so its
-last bits may differ from run to run.
+Query heads that share a key head choose together, so a program owns these heads of one query, up to 16 of them, and
+walks over the blocks that they chose, reading keys where they lie. In the backward pass many programs add to the
+gradient of the same key, atomically, in float32 and in any order, so its last bits may differ from run to run.
 
 To the kernels all tensors are matrices of rows: of query heads ``(B, T, H, ·)``, of keys ``(B, G, S, ·)``. ``given``
 is ``(k, v, blocks, last, mask, sizes, scale)``, with the scale times log2(e), and ``SHAPE`` the head sizes of q and v,

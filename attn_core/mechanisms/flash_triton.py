@@ -1,8 +1,7 @@
 """FlashAttention-2 on NVIDIA GPUs: the tiled attention of ``mechanisms/flash.py``, in kernels of our own.
 
-To PyTorch they are two operators, forward and backward, which torch.compile takes as they are. Needs the package
-``triton``. If ``TRITON_INTERPRET=1`` is set in the environment before ``triton`` is imported, they run on a CPU,
-slowly.
+Needs the package ``triton``. If ``TRITON_INTERPRET=1`` is set in the environment before ``triton`` is imported, the
+kernels run on a CPU, slowly.
 """
 
 from dataclasses import dataclass
@@ -21,16 +20,11 @@ LARGEST_HEAD = 256
 
 
 def flash_attention_triton(call: Call) -> Tensor:
-    """``flash_attention`` of a checked call on a CUDA device: the ``(B, H, T, S)`` weights are never in memory.
+    """``flash_attention`` of a checked call on a CUDA device; not of float64, or heads of more than 256 entries.
 
-    Returns ``out (B, H, T, Dv)``, which lies in memory as ``(B, T, H, Dv)``, so that joining the heads copies nothing.
-    Sums are kept in float32. Masks and biases are read where they lie, never expanded. The first call for a head size
-    and dtype measures which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
-
-    Raises:
-        ValueError: if q is float64, or the heads of q or v have more than 256 entries.
-
-    Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
+    The output lies in memory as ``(B, T, H, Dv)``, so that joining the heads copies nothing. Masks and biases are read
+    where they lie. The first call for a head size and dtype measures which tiles are fastest, which takes seconds; from
+    then on the same inputs give the same bits.
     """
     q, k, v, mask, bias, causal, factor = call
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -47,9 +41,8 @@ def flash_attention_triton(call: Call) -> Tensor:
 
 
 # The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
-# The key 0 is for float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill almost no
-# registers, those of dk and dv some tens. The last tile of a row fits GPUs with 100 KB of shared memory; some of the
-# others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
+# The key 0 is for float32, which uses no tensor cores here. The last tile of a row fits GPUs with 100 KB of shared
+# memory; some of the others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
 _Tiles = dict[int, list[tuple[int, int, int, int]]]
 _FORWARD: _Tiles = {
     0: [(32, 32, 4, 2)],

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
 """The kernels of FlashAttention-2 in Triton, for ``mechanisms/flash_triton.py``: forward, and backward in two.
 
-A program owns one tile of queries or of keys and walks over the tiles of the other side, so programs share nothing and
-every sum has a fixed order. Most tiles lie wholly below the diagonal and within the sequence, and nothing is hidden in
-them. A second loop goes over these tiles and checks no limits. Exponents are to base 2.
+A program owns one tile of queries or of keys and walks over the tiles of the other side, so every sum has a fixed
+order. A second loop goes over the tiles that lie wholly below the diagonal and within the sequence, and checks no
+limits. Exponents are to base 2.
 
 ``given`` is ``(limits, sizes, scale, strides)``: mask and bias, each with its strides or two None; ``(heads, queries,
 keys)``; the scale times log2(e); the strides of the tensors with four axes, in the order of the arguments. ``SHAPE`` is

@@ -1,8 +1,8 @@
 """Reformer's attention: each query reads the keys that random hashes put near it, in O(n log n) instead of O(n²).
 
-Queries and keys are the same vectors. In each of several rounds they are hashed into buckets and sorted by bucket, and
-the sorted sequence is cut into chunks: a token attends to the tokens of its bucket in its own chunk and the one before.
-Over all rounds together, the output is exactly softmax attention over the pairs that meet in at least one round.
+In each of several rounds, tokens are hashed into buckets and sorted by bucket, and the sorted sequence is cut into
+chunks: a token attends to the tokens of its bucket in its own chunk and the one before. Over all rounds together, the
+output is exactly softmax attention over the pairs that meet in at least one round.
 """
 
 import functools
@@ -30,21 +30,20 @@ class LSHAttention(Mechanism):
     """Attention within the buckets of a locality-sensitive hash, for queries that are also the keys.
 
     A call passes the same tensor as ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)`` does so). Keys are
-    brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the authors' code has
-    1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold
-    ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory grow with
-    ``rounds · T · bucket_size``.
+    brought to unit length; the score is ``scale · q·k/|k|`` (the authors' code has a scale of 1). There are ``rounds``
+    hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold ``bucket_size`` tokens on
+    average. ``bucket_size`` is also the length of a chunk. Time and memory grow with ``rounds · T · bucket_size``.
 
-    Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Under
-    ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket instead, which these two chunks hold:
-    where chunks begin depends on the hashes of later tokens. A pair counts once, however many rounds let it meet. A
-    token sees itself only if it sees nothing else.
+    Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Where chunks
+    begin depends on later tokens, so under ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket
+    instead. A pair counts once, however many rounds let it meet. A token sees itself only if it sees nothing else.
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
-    each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
-    default number of buckets depends on the length: set it if a beginning is to be read as it is in the whole sequence.
-    As in ``flash_attention``, there are no derivatives beyond the first.
-    It takes no bias, and a mask that hides the same keys from all heads and queries.
+    each call draws the same ones, for all rows and heads. The default number of buckets depends on the length: set it
+    if a beginning is to be read as it is in the whole sequence.
+
+    There are no derivatives beyond the first. It takes no bias, and a mask that hides the same keys from all heads and
+    queries.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
     ours.
@@ -67,7 +66,7 @@ class LSHAttention(Mechanism):
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
     def attend(self, call: Call) -> Tensor:
-        """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
+        """Attend as the class says."""
         q, k, v, mask, bias, causal, scale = call
         refuse_transforms("LSHAttention", q, v, mask)
         if k is not q:

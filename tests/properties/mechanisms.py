@@ -191,15 +191,6 @@ MECHANISMS: dict[str, Mechanism] = {
         weights=None,  # they are over slots
         derivatives="fused",
     ),
-    "Linformer, a projection a head": Mechanism(
-        lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1]), call),
-        over_mixtures,
-        PER_KEY | {"causal": False},
-        slack=3,
-        weights=None,
-        derivatives="fused",
-        heads_apart=False,  # they have matrices of their own
-    ),
     "LinearAttention": Mechanism(
         lambda call: LinearAttention(), by_positive_features, PER_KEY | {"scale": False}, slack=3
     ),
