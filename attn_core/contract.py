@@ -242,8 +242,8 @@ def token_ids(name: str, ids: Sequence[int] | Tensor, vocab_size: int | None = N
 
 def check_soft_cap(soft_cap: float | None) -> None:
     """``soft_cap`` is None or a finite number above 0."""
-    if soft_cap is not None and not (is_number(soft_cap) and 0 < soft_cap < math.inf):
-        raise ValueError(f"soft_cap: expected None or a finite number above 0, got {shown(soft_cap)}")
+    if soft_cap is not None:
+        check_number("soft_cap", soft_cap)
 
 
 def check_dropout(dropout: float) -> None:

@@ -65,7 +65,7 @@ class LongformerAttention(nn.Module):
         global_k, global_v = (y.transpose(1, 2)[rows, positions].transpose(1, 2) for y in (k, v))
         # Global keys are read on their own, so the window leaves them out.
         near = contract(q, k, v, mask=_per_key(~marked if mask is None else mask & ~marked))
-        out = attend_in_window(near, *window, global_k=global_k, global_v=global_v, global_mask=_per_key(present))
+        out = attend_in_window(near, *window, global_k=global_k, global_v=global_v, global_mask=present)
         of_global, out = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2), out.transpose(1, 2)
         of_global = torch.where(present[..., None, None], of_global.to(out.dtype), out[rows, positions])
         return self._merge(out.index_put((rows, positions), of_global).transpose(1, 2), mask)

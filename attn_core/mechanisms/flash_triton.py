@@ -37,7 +37,7 @@ def flash_attention_triton(call: Call) -> Tensor:
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
-    return first_order("flash_attention", _Kernels, q, k, v, mask, bias, causal, factor)
+    return first_order("flash_attention", _Flash, q, k, v, mask, bias, causal, factor)
 
 
 # The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
@@ -86,61 +86,8 @@ _backward_q = _tuned(kernels.backward_q, _BACKWARD_Q)
 _backward_kv = _tuned(kernels.backward_kv, _BACKWARD_KV)
 
 
-@torch.library.custom_op("attn_core::flash", mutates_args=())
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    """The output, and for each row the base-2 logarithm of its sum of exponentials. An operator, for torch.compile."""
-    q, k, v = (_with_rows(x) for x in (q, k, v))
-    out, logsumexp = _outputs(q, k, v, mask, bias, causal, scale)
-    strided = q, k, v, out
-    with torch.cuda.device_of(q):
-        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
-        _forward[programs](*strided, logsumexp, *_arguments(strided, mask, bias, causal, scale))
-    return out, logsumexp
-
-
-@torch.library.custom_op("attn_core::flash_backward", mutates_args=())
-def _pull_back(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    out: Tensor,
-    logsumexp: Tensor,
-    causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v."""
-    grad, q, k, v, out = (_with_rows(x) for x in (grad, q, k, v, out))
-    dq, dk, dv = (_heads_last(x, x.shape[3]) for x in (q, k, v))
-    delta = torch.empty_like(logsumexp)
-    with torch.cuda.device_of(q):
-        strided = q, k, v, grad, out, dq
-        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
-        _backward_q[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
-        strided = q, k, v, grad, dk, dv
-        programs = _programs(q, "BLOCK_S", k.shape[2], k.shape[1])
-        _backward_kv[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
-    return dq, dk, dv
-
-
-@_attend.register_fake
-def _outputs(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Any, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    return _heads_last(q, v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-@_pull_back.register_fake
-def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
-
-
 @dataclass(frozen=True)
-class _Kernels:
+class _Flash:
     q: Tensor
     k: Tensor
     v: Tensor
@@ -150,32 +97,32 @@ class _Kernels:
     scale: float
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        return _attend(self.q, self.k, self.v, self.mask, self.bias, self.causal, self.scale)
+        """The output, and for each row the base-2 logarithm of its sum of exponentials."""
+        out, logsumexp = _like(self.q, self.v.shape[3]), self.q.new_empty(self.q.shape[:3], dtype=torch.float32)
+        self.launch([], [out, logsumexp])
+        return out, logsumexp
 
-    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        given = self.q, self.k, self.v, self.mask, self.bias, out, logsumexp, self.causal, self.scale
-        return _pull_back(grad, *given)
+    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> list[Tensor]:
+        gradients = [_like(x, x.shape[3]) for x in (self.q, self.k, self.v)]
+        self.launch([grad, out, logsumexp], [*gradients, torch.empty_like(logsumexp)])
+        return gradients
+
+    def launch(self, read: list[Tensor], written: list[Tensor]) -> None:
+        _launch([self.q, self.k, self.v, *read], written, self.mask, self.bias, self.causal, self.scale)
 
 
-def _heads_last(x: Tensor, size: int) -> Tensor:
+def _like(x: Tensor, size: int) -> Tensor:
     """Room for ``(…, size)`` like ``x (B, H, T, …)``, in memory ``(B, T, H, size)``."""
     batch, heads, length = x.shape[:3]
     return x.new_empty(batch, length, heads, size).transpose(1, 2)
 
 
-def _with_rows(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
-
-
-def _programs(q: Tensor, block: str, length: int, heads: int) -> Any:
-    return lambda chosen: (triton.cdiv(length, chosen[block]) * heads * q.shape[0],)
-
-
-def _arguments(
-    strided: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
-) -> tuple[Any, Any]:
-    """``given`` and ``SHAPE``; the first three tensors are q, k and v."""
-    q, k, v = strided[:3]
+@torch.library.custom_op("attn_core::flash", mutates_args=["written"])
+def _launch(
+    read: list[Tensor], written: list[Tensor], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+) -> None:
+    """The kernel of the forward pass, or the two of the backward pass, as an operator of PyTorch."""
+    q, k, v, *others = (x if x.stride(-1) == 1 else x.contiguous() for x in read)
     shape = (*q.shape[:3], k.shape[2])
     limits: tuple[Any, ...] = ()
     for x in (mask, bias):
@@ -183,5 +130,18 @@ def _arguments(
     sizes: tuple[int, ...] = ()
     for size in (q.shape[3], v.shape[3]):
         sizes += size, max(16, triton.next_power_of_2(size))
-    strides = tuple(x.stride() for x in strided)
-    return (limits, shape[1:], scale * kernels.LOG2_E.value, strides), (shape[1] // k.shape[1], causal, *sizes)
+
+    def run(kernel: Any, block: str, owner: Tensor, strided: tuple[Tensor, ...], by_row: tuple[Tensor, ...]) -> None:
+        """``owner`` is q or k, of which a program has a tile; ``given`` and ``SHAPE`` are those of the kernels."""
+        batch, heads, length = owner.shape[:3]
+        given = limits, shape[1:], scale * kernels.LOG2_E.value, tuple(x.stride() for x in strided)
+        programs = lambda chosen: (triton.cdiv(length, chosen[block]) * heads * batch,)  # noqa: E731
+        kernel[programs](*strided, *by_row, given, (shape[1] // k.shape[1], causal, *sizes))
+
+    with torch.cuda.device_of(q):
+        if others:
+            (grad, out, logsumexp), (dq, dk, dv, delta) = others, written
+            run(_backward_q, "BLOCK_T", q, (q, k, v, grad, out, dq), (logsumexp, delta))
+            run(_backward_kv, "BLOCK_S", k, (q, k, v, grad, dk, dv), (logsumexp, delta))
+        else:
+            run(_forward, "BLOCK_T", q, (q, k, v, written[0]), (written[1],))

@@ -87,16 +87,21 @@ def linear_attention(
     Dao and Gu 2024, section 6; Schlag et al. 2021 (delta rule), eq. 24; Yang et al. 2024 (DeltaNet), section 3.2, and
     2025 (gated DeltaNet), section 3.3; Kimi Team 2025, section 3.
     """
-    scale = _checked(q, k, v, log_decay, beta, state, scale)
-    (tokens, size), kept, dtype = k.shape[2:], q.dtype, accum_dtype(q)
+    scale, kept, dtype = contract(q, k, v, scale=scale).scale, q.dtype, accum_dtype(q)
+    batch, groups, tokens, size = k.shape
+    if q.shape[2] != tokens:
+        raise ValueError(f"q: expected {tokens} tokens, as k has, got {kind(q)}")
+    _check_given("log_decay", log_decay, q, (batch, groups, tokens), (batch, groups, tokens, size))
+    _check_given("beta", beta, q, (batch, groups, tokens))
+    _check_given("state", state, q, (batch, groups, size, v.shape[3]))
     each = log_decay is not None and log_decay.dim() == 4  # each entry of the key has its own decay
     with without_autocast(q):
-        state = k.new_zeros(*k.shape[:2], size, v.shape[3], dtype=dtype) if state is None else state.to(dtype)
+        state = k.new_zeros(batch, groups, size, v.shape[3], dtype=dtype) if state is None else state.to(dtype)
         # All chunks are equally long. Tokens that fill up the last have zero keys and no decay, so the state stays.
         chunks = max(1, -(-tokens // (CHANNEL_CHUNK if each else CHUNK)))
         fill = max(1, -(-tokens // chunks)) * chunks - tokens
         q, k, v = (functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1)) for x in (q, k, v))
-        q = q.unflatten(1, (k.shape[1], -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
+        q = q.unflatten(1, (groups, -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
         if log_decay is None:
             if beta is None:  # nothing leaves the state
                 states = torch.cat((state[:, :, None], k.mT @ v), 2).cumsum(2)
@@ -221,30 +226,11 @@ def _in_turn(
     return torch.stack(before, 2), torch.stack(written, 2), state
 
 
-def _checked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor | None,
-    beta: Tensor | None,
-    state: Tensor | None,
-    scale: float | None,
-) -> float:
-    """The scale; the arguments are those of ``linear_attention``."""
-    call = contract(q, k, v, scale=scale)
-    batch, groups, tokens, size = k.shape
-    if q.shape[2] != tokens:
-        raise ValueError(f"q: expected {tokens} tokens, as k has, got {kind(q)}")
-    expected = {
-        "log_decay": (log_decay, ((batch, groups, tokens), (batch, groups, tokens, size))),
-        "beta": (beta, ((batch, groups, tokens),)),
-        "state": (state, ((batch, groups, size, v.shape[3]),)),
-    }
-    for name, (x, shapes) in expected.items():
-        if x is None:
-            continue
-        if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.shape not in shapes:
-            raise ValueError(f"{name}: expected a floating tensor {' or '.join(map(str, shapes))}, got {kind(x)}")
-        if x.device != q.device:
-            raise ValueError(f"{name}: expected device {q.device}, as q's, got {x.device}")
-    return call.scale
+def _check_given(name: str, x: Tensor | None, q: Tensor, *shapes: tuple[int, ...]) -> None:
+    """``x`` is None, or floating, of one of these shapes, and on the device of ``q``."""
+    if x is None:
+        return
+    if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.shape not in shapes:
+        raise ValueError(f"{name}: expected a floating tensor {' or '.join(map(str, shapes))}, got {kind(x)}")
+    if x.device != q.device:
+        raise ValueError(f"{name}: expected device {q.device}, as q's, got {x.device}")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, group_by_kv_head
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer
 from attn_core.derivatives import first_order
 from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import attention, weigh
@@ -82,18 +82,19 @@ def attend_in_window(
 ) -> Tensor:
     """``SlidingWindow`` of a checked call, with N more keys that every query sees, in one softmax with its window's.
 
-    Shapes: ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and ``global_mask`` broadcastable to ``(B, H, T, N)``,
-    True = may attend; neither ``causal`` nor ``mask`` concerns them.
+    Shapes: ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and ``global_mask (B, N)``, True = may attend; neither
+    ``causal`` nor ``mask`` concerns them.
     """
     call.refuse_bias_gradient()
     q, k, v, _, _, causal, scale = call
     if global_k is None or global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
-    grouped, *limits = call.group_by_kv_head()
-    limits.append(group_by_kv_head(global_mask, k.shape[1]))
+    grouped, mask, bias = call.group_by_kv_head()
     longest = max(q.shape[2], k.shape[2], 1)
     settings = min(before, longest), 0 if causal else min(after, longest), scale
-    return first_order("SlidingWindow", _Band, grouped, k, v, global_k, global_v, *limits, *settings).flatten(1, 2)
+    return first_order(
+        "SlidingWindow", _Band, grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings
+    ).flatten(1, 2)
 
 
 class _Tile(NamedTuple):
@@ -116,7 +117,7 @@ class _Tile(NamedTuple):
 
 @dataclass(frozen=True)
 class _Band:
-    """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; the masks and the bias with five axes."""
+    """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; mask and bias with five axes."""
 
     q: Tensor
     k: Tensor
@@ -154,7 +155,7 @@ class _Band:
         scores = q @ k.mT
         by_head = scores.unflatten(3, (-1, tile.size))
         if self.global_mask is not None:
-            by_head[..., :shared].masked_fill_(~self.part(self.global_mask, tile, near=False), -math.inf)
+            by_head[..., :shared].masked_fill_(~self.global_mask[tile.rows, None, None, None, None], -math.inf)
         near = by_head[..., shared:]
         # Unless one of these holds, each query sees its own key.
         maybe_empty = self.bias is not None or self.q.shape[3] > self.k.shape[2] or tile.blocks > 1
@@ -210,13 +211,13 @@ class _Band:
         else:
             target += part[:, :, 0]
 
-    def part(self, x: Tensor, tile: _Tile, *, near: bool = True) -> Tensor:
+    def part(self, x: Tensor, tile: _Tile) -> Tensor:
         """A tile of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay to be broadcast.
 
-        A view of the blocks along the diagonal; with ``near`` False the last axis counts the global keys.
+        A view of the blocks along the diagonal.
         """
         x = x[tile.rows if x.shape[0] > 1 else slice(None)]
-        by_query, by_key = x.shape[3] > 1, near and x.shape[4] > 1
+        by_query, by_key = x.shape[3] > 1, x.shape[4] > 1
         if by_query:
             x = x[:, :, :, tile.queries]
             x = _pad(x, 3, 0, tile.blocks * tile.size - x.shape[3])
