@@ -191,6 +191,7 @@ def test_the_operator_keeps_to_what_it_says_of_itself():
 
 
 @interpreted
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
 def test_it_compiles_whole():
     ours, plain = inputs("small"), inputs("small")
     compiled = torch.compile(flash_attention_triton, fullgraph=True, backend="aot_eager")
@@ -297,6 +298,7 @@ def test_float32_is_float32(size, causal):
 
 @pytest.mark.gpu
 @cuda
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
 def test_it_compiles_whole_on_the_device():
     tensors = [torch.randn(2, 4, 333, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     direction = torch.randn_like(tensors[0])
