@@ -45,6 +45,14 @@ class Call(NamedTuple):
                 "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives one"
             )
 
+    def refuse_pairs(self) -> None:
+        """For mechanisms that take no bias, and only a mask that hides the same keys from all heads and queries."""
+        if self.bias is not None:
+            raise ValueError("bias: expected None, since not every pair has a score to add it to, got one")
+        if self.mask is not None and any(size != 1 for size in self.mask.shape[-3:-1]):
+            expected = "one that hides keys from all heads and queries, (B, 1, 1, S)"
+            raise ValueError(f"mask: expected {expected}, got {tuple(self.mask.shape)}")
+
     def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""
         group = self.q.shape[1] // self.k.shape[1]
@@ -175,14 +183,6 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
     sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
     if tensor.dim() > len(shape) or any(size != 1 and size != full for size, full in sizes):
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
-
-
-def check_key_mask(mask: Tensor | None) -> None:
-    """``mask`` hides the same keys from all heads and queries."""
-    if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
-        raise ValueError(
-            f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
-        )
 
 
 def check_scale(scale: float | None) -> None:

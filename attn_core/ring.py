@@ -21,11 +21,7 @@ from attn_core.mechanisms.flash import KEY_TILE, QUERY_TILE, TiledAttention
 
 
 def stripe(x: Tensor, dim: int, group: "distributed.ProcessGroup | None" = None) -> Tensor:
-    """The part of process r of P: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view.
-
-    Raises:
-        ValueError: if the length is no multiple of P.
-    """
+    """The part of process r of P: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view."""
     rank, size = _place(group)
     dim = dim % x.dim()
     if x.shape[dim] % size:
@@ -119,8 +115,12 @@ class _Ring:
             travelling = self.pass_on([k, v]) if turn < size - 1 else None
             later = int(self.causal and (rank - turn) % size > rank)
             queries, keys = slice(later, None), slice(k.shape[2] - later)
-            part = (x.to(accum_dtype(self.q)) for x in (self.q[..., queries, :], k[:, :, keys], v[:, :, keys]))
-            yield TiledAttention(*part, None, None, self.causal, self.scale, QUERY_TILE, KEY_TILE), queries, keys
+            part = [x.to(accum_dtype(self.q)) for x in (self.q[..., queries, :], k[:, :, keys], v[:, :, keys])]
+            yield (
+                TiledAttention(part[0], part[1], part[2], None, None, self.causal, self.scale, QUERY_TILE, KEY_TILE),
+                queries,
+                keys,
+            )
             if travelling is not None:
                 k, v = _arrived(*travelling)
 

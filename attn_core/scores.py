@@ -27,10 +27,10 @@ class Dot(nn.Module):
         """Scores ``(…, T, S)`` of queries and of what ``project_keys`` gave."""
         _check_size("keys", prepared)
         _check_size("queries", queries, prepared.shape[-1])
-        return queries @ prepared.transpose(-2, -1)
+        return queries @ prepared.mT
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, project_keys(keys))``."""
+        """Both steps."""
         return self.score(queries, self.project_keys(keys))
 
 
@@ -69,8 +69,8 @@ class General(Dot):
 class Additive(nn.Module):
     """A one-layer perceptron, v·tanh(W q + U k); query and key may differ in size.
 
-    Its scores never exceed the sum of \\|v\\|, so they need no scaling; but it builds a tensor ``hidden_dim`` times
-    the size of the scores. The *concat* score v·tanh(W [q; k]) is the same function, with W split in two.
+    It builds a tensor ``hidden_dim`` times the size of the scores. The *concat* score v·tanh(W [q; k]) is the same
+    function, with W split in two.
 
     Source: Bahdanau et al. 2015, appendix A.1.2; Luong et al. 2015, section 3.1, "concat".
     """
@@ -90,13 +90,13 @@ class Additive(nn.Module):
         return self.key(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, Dq)`` and of what ``project_keys`` gave."""
+        """As in ``Dot``."""
         _check_size("queries", queries, self.query_dim)
         hidden = torch.tanh(self.query(queries).unsqueeze(-2) + prepared.unsqueeze(-3))
         return self.energy(hidden).squeeze(-1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, project_keys(keys))``."""
+        """Both steps."""
         return self.score(queries, self.project_keys(keys))
 
 

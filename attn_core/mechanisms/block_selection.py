@@ -1,9 +1,8 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
 On CUDA, ``block_selection_triton`` has kernels. Elsewhere the pairs of a query and a block that it chose are sorted by
-block and cut into chunks, so that a chunk is one product of many queries with one block of keys. The last chunk of a
-block is filled up. So the largest possible number of chunks follows from shapes alone, and nothing has to be read back
-from the device.
+block and cut into chunks, so that a chunk is one product of many queries with one block of keys. The largest possible
+number of chunks follows from shapes alone, so nothing has to be read back from the device.
 """
 
 import math
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, without_autocast
 from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import weigh
@@ -42,13 +41,10 @@ class BlockSelection(Mechanism):
     zero is not chosen; of blocks with equal scores, any may be. The choice has no gradient: queries and keys learn by
     exact attention to the blocks that were chosen.
 
-    Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, for
-    which memory grows, too. Each call computes all means anew. On CUDA, kernels attend to the blocks if ``triton`` is
-    installed, the dtype has at most 32 bits and a head at most 256 entries. Their gradients of k and v may differ from
-    run to run in the last bits.
-
-    There are no derivatives beyond the first. It takes no bias, and a mask that hides the same keys from all heads and
-    queries.
+    Time grows with ``T · (local + selected) · block_size``; time and memory grow with the scores of blocks, ``T · S /
+    block_size``. On CUDA, kernels attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a
+    head at most 256 entries. There are no derivatives beyond the first. A call takes no bias, and a mask that hides the
+    same keys from all heads and queries.
 
     Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
     """
@@ -66,9 +62,7 @@ class BlockSelection(Mechanism):
     @torch.no_grad()
     def choose(self, call: Call) -> tuple[Tensor, Tensor]:
         """The blocks of each query, ``(B, G, T, n)``, and the last key that it sees in each: −1 where it sees none."""
-        check_key_mask(call.mask)
-        if call.bias is not None:
-            raise ValueError("bias: expected None, got one; keys in blocks that are not chosen have no scores")
+        call.refuse_pairs()
         q, k = (x.to(accum_dtype(call.q)) for x in call[:2])
         queries, keys = q.shape[2], k.shape[2]
         shown = self._shown(call)

@@ -1,8 +1,7 @@
 """Linear attention: keys and values are written into a matrix of fixed size, which the queries read.
 
 Without a softmax, the sum over keys of (q·k) v is q times a matrix S, the sum of the products k vᵀ. S is a state that
-each token updates, so a step takes the same time after any number of tokens. What the update does to the old state
-tells the family apart: nothing (linear attention), a decay, or the delta rule, which first erases what S holds at k.
+each token updates, so a step takes the same time after any number of tokens.
 """
 
 import math
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_key_mask, contract, kind, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, contract, kind, without_autocast
 
 CHUNK, CHANNEL_CHUNK = 64, 16
 """Tokens in a chunk at most; the second, if each channel has its own decay: that takes a tensor (chunk, chunk, D)."""
@@ -176,11 +175,9 @@ class LinearAttention(Mechanism):
         return out.to(call.q.dtype)
 
     def _check(self, call: Call) -> None:
-        if call.bias is not None:
-            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
+        call.refuse_pairs()
         if call.scale != 1 / math.sqrt(call.q.shape[3]):
             raise ValueError(f"scale: expected None, since a factor of all weights cancels, got {call.scale}")
-        check_key_mask(call.mask)
 
 
 def features(x: Tensor) -> Tensor:

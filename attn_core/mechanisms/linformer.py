@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
 from attn_core.mechanisms.dense import attention
 
 
@@ -38,9 +38,7 @@ class Linformer(Mechanism):
             raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {keys}")
         if call.causal:
             raise ValueError("causal: expected False, since each slot mixes all keys, got True")
-        if call.bias is not None:
-            raise ValueError("bias: expected None, since slots are no positions, got one")
-        check_key_mask(call.mask)
+        call.refuse_pairs()
         k, v = call.k, call.v
         if call.mask is not None:
             hidden = ~four_axes(call.mask).mT

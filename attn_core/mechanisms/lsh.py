@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
 from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.online import exponential_
@@ -40,10 +40,8 @@ class LSHAttention(Mechanism):
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads. The default number of buckets depends on the length: set it
-    if a beginning is to be read as it is in the whole sequence.
-
-    There are no derivatives beyond the first. It takes no bias, and a mask that hides the same keys from all heads and
-    queries.
+    if a beginning is to be read as it is in the whole sequence. There are no derivatives beyond the first. A call takes
+    no bias, and a mask that hides the same keys from all heads and queries.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
     ours.
@@ -67,13 +65,11 @@ class LSHAttention(Mechanism):
 
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says."""
-        q, k, v, mask, bias, causal, scale = call
+        q, k, v, mask, _, causal, scale = call
         refuse_transforms("LSHAttention", q, v, mask)
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
-        if bias is not None:
-            raise ValueError("bias: expected None, got one; pairs that no bucket holds are never scored")
-        check_key_mask(mask)
+        call.refuse_pairs()
         if q.numel() == 0 or v.numel() == 0:
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
         with without_autocast(q):
@@ -94,10 +90,7 @@ class LSHAttention(Mechanism):
 
     @torch.no_grad()
     def hash(self, x: Tensor) -> Tensor:
-        """The bucket of each vector in each round, by the nearest of the axes of a random rotation and their opposites.
-
-        Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
-        """
+        """The bucket ``(N, rounds, T)`` of each vector of ``x (N, T, D)``: the nearest axis of a random rotation."""
         tokens, size = x.shape[1:]
         buckets = self._buckets(tokens)
         if buckets == 1:
@@ -107,7 +100,7 @@ class LSHAttention(Mechanism):
 
 
 def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
-    """The axes of each round's random rotation, and their opposites: ``(size, rounds · 2 · count)``."""
+    """The axes of each round's random rotation, in both directions: ``(size, rounds · 2 · count)``."""
     return torch.from_numpy(_drawn(seed, rounds, size, count))
 
 

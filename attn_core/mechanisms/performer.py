@@ -17,7 +17,6 @@ from attn_core.contract import (
     accum_dtype,
     check_flags,
     check_integer,
-    check_key_mask,
     kind,
     transformed,
     without_autocast,
@@ -37,19 +36,15 @@ LOWEST = -1e37
 class Performer(Mechanism):
     """Softmax attention estimated by ``features`` positive random features, in time linear in the length.
 
-    It takes no bias, and a mask that hides the same keys from all heads and queries (``masks.padding``).
+    The estimate of each exp(score) is positive and right on average. With q and k scaled by √scale each, its relative
+    variance is about exp(|q + k|²) / features, so it is accurate for norms below 1, for example entries with a standard
+    deviation of .25 at head size 64. At .5, 1024 features err about as much as uniform weights; at 1, far more.
 
-    The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
-    relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example entries with a
-    standard deviation of .25 at head size 64. At .5, 1024 features err about as much as uniform weights; at 1, far
-    more.
-
-    ``projection (features, D)`` is a buffer, drawn once and the same for all heads. ``redraw()`` draws another one,
-    which keeps a model from adapting to one draw. With ``orthogonal=False`` its rows are independent, which estimates
-    less accurately.
+    ``projection (features, D)`` is a buffer, drawn once and the same for all heads. With ``orthogonal=False`` its rows
+    are independent, which estimates less accurately. A call takes no bias, and a mask that hides the same keys from all
+    heads and queries (``masks.padding``).
 
     Source: Choromanski et al. 2021, lemma 1 (positive features), section 2.4 (orthogonal ones), appendix B (causal).
-    The stabilisers and the chunks are ours.
     """
 
     projection: Tensor
@@ -108,9 +103,7 @@ class Performer(Mechanism):
     def _check(self, call: Call) -> None:
         if call.q.shape[3] != self.head_dim:
             raise ValueError(f"q: expected head size {self.head_dim}, as the features', got {kind(call.q)}")
-        if call.bias is not None:
-            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
-        check_key_mask(call.mask)
+        call.refuse_pairs()
 
 
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -130,10 +123,9 @@ class _Keys:
     """Keys, and sums over the keys so far: of each feature times the values, and of the feature itself.
 
     The product of a key and ``directions (m, D)`` is the base-2 logarithm of its features, but for the term |k|².
-    ``highest (B, G, 1, m)`` is the largest logarithm so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is
-    subtracted from the keys' logarithms is added to the queries', and a query's largest feature is then scaled to 1.
-    The sum of its weights is therefore at least 1 (2 ** −SPREAD if ``highest`` comes from a later key of its chunk), so
-    no small constant is needed. These shifts cancel, and take no gradients.
+    ``sums (B, G, m, Dv + 1)`` are relative to ``highest (B, G, 1, m)``, the largest logarithm so far, which is added to
+    the queries' logarithms. A query's largest feature is then scaled to 1. So the sum of its weights is at least 1
+    (2 ** −SPREAD if ``highest`` comes from a later key of its chunk). The shifts cancel, and take no gradients.
     """
 
     directions: Tensor

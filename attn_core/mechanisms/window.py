@@ -32,8 +32,8 @@ class SlidingWindow(Mechanism):
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. This does not hold in a
     cache whose rows differ in length, nor in cross-attention, so layers refuse a window there.
 
-    On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
-    backward pass keeps only inputs and output. There are no other derivatives, and a bias may not require a gradient.
+    On a CPU, scores take memory for one tile; elsewhere for all windows at once. The backward pass keeps only inputs
+    and output. There are no other derivatives, and a bias may not require a gradient.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -212,10 +212,7 @@ class _Band:
             target += part[:, :, 0]
 
     def part(self, x: Tensor, tile: _Tile) -> Tensor:
-        """A tile of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay to be broadcast.
-
-        A view of the blocks along the diagonal.
-        """
+        """A view of the blocks of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay."""
         x = x[tile.rows if x.shape[0] > 1 else slice(None)]
         by_query, by_key = x.shape[3] > 1, x.shape[4] > 1
         if by_query:
