@@ -1,7 +1,7 @@
 """The attention contract in code: ``contract`` checks a call and hands back what every mechanism starts from.
 
-``Mechanism`` is the base of those that are modules. Below it stand the checks that the rest of the package shares. Each
-of them raises a ``ValueError`` that names the argument, what was expected, and what came.
+Below ``Mechanism``, the base of those that are modules, stand the checks that the rest of the package shares. Each of
+them raises a ``ValueError`` that names the argument, what was expected, and what came.
 """
 
 import math
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-
-from attn_core.derivatives import transformed
+from torch.autograd import forward_ad
 
 INTEGERS = (torch.int64, torch.int32)  # in smaller ones, a length less 1 may wrap around
 
@@ -45,6 +44,14 @@ class Call(NamedTuple):
             raise ValueError(
                 "bias: expected one without gradient, got requires_grad=True; attn_core.attention gives one"
             )
+
+    def refuse_pairs(self) -> None:
+        """For mechanisms that take no bias, and only a mask that hides the same keys from all heads and queries."""
+        if self.bias is not None:
+            raise ValueError("bias: expected None, since not every pair has a score to add it to, got one")
+        if self.mask is not None and any(size != 1 for size in self.mask.shape[-3:-1]):
+            expected = "one that hides keys from all heads and queries, (B, 1, 1, S)"
+            raise ValueError(f"mask: expected {expected}, got {tuple(self.mask.shape)}")
 
     def repeat_kv(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v in the accumulation dtype, each key-value head repeated for the query heads that read it."""
@@ -103,17 +110,14 @@ def settings(module: nn.Module) -> str:
 
 
 class Mechanism(nn.Module):
-    """A mechanism as a module, called as the contract says.
-
-    A subclass says what it computes in ``attend`` and, where it has weights to show, in ``attend_with_weights``.
-    """
+    """A mechanism as a module. A subclass has ``attend`` or, where it has weights to show, ``attend_with_weights``."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """The output ``(B, H, T, Dv)``; ``options`` are ``mask``, ``bias``, ``causal`` and ``scale``."""
         return self.attend(contract(q, k, v, **options))
 
     def with_weights(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
-        """The output and the attention weights ``(B, H, T, S)``, step by step."""
+        """The output and the attention weights ``(B, H, T, S)``."""
         return self.attend_with_weights(contract(q, k, v, **options))
 
     def attend(self, call: Call) -> Tensor:
@@ -147,10 +151,7 @@ def without_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def group_by_kv_head(x: Tensor | None, groups: int) -> Tensor | None:
-    """A mask or bias that broadcasts to ``(B, H, T, S)``, its heads sorted by the key-value head that they read.
-
-    Returns a view with five axes, ``(B, groups, H / groups, T, S)`` or 1 in their place; None stays None.
-    """
+    """A mask or bias with an axis for key-value heads: a view that broadcasts to ``(B, groups, H/groups, T, S)``."""
     if x is None:
         return None
     x = four_axes(x)
@@ -182,14 +183,6 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, ...], device: 
     sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
     if tensor.dim() > len(shape) or any(size != 1 and size != full for size, full in sizes):
         raise ValueError(f"{name}: expected a shape that broadcasts to {shape}, got {tuple(tensor.shape)}")
-
-
-def check_key_mask(mask: Tensor | None) -> None:
-    """``mask`` hides the same keys from all heads and queries."""
-    if mask is not None and any(size != 1 for size in mask.shape[-3:-1]):
-        raise ValueError(
-            f"mask: expected one that hides keys from all heads and queries, (B, 1, 1, S), got {tuple(mask.shape)}"
-        )
 
 
 def check_scale(scale: float | None) -> None:
@@ -249,8 +242,8 @@ def token_ids(name: str, ids: Sequence[int] | Tensor, vocab_size: int | None = N
 
 def check_soft_cap(soft_cap: float | None) -> None:
     """``soft_cap`` is None or a finite number above 0."""
-    if soft_cap is not None and not (is_number(soft_cap) and 0 < soft_cap < math.inf):
-        raise ValueError(f"soft_cap: expected None or a finite number above 0, got {shown(soft_cap)}")
+    if soft_cap is not None:
+        check_number("soft_cap", soft_cap)
 
 
 def check_dropout(dropout: float) -> None:
@@ -265,10 +258,7 @@ def check_share(name: str, share: float, what: str = "a share") -> None:
 
 
 def check_lengths(lengths: Tensor, batch: int, full: str | None = None) -> None:
-    """There is one length for each row of the batch; ``masks.length_mask`` checks the lengths themselves.
-
-    ``full`` names what may not be empty.
-    """
+    """There is one length for each row of the batch; if ``full`` names what may not be empty, of at least 1."""
     if lengths.shape != (batch,):
         raise ValueError(f"lengths: expected shape ({batch},), got {tuple(lengths.shape)}")
     if full is not None and not lengths.is_meta and not traced() and int(lengths.min()) < 1:
@@ -283,8 +273,7 @@ def check_integers(name: str, numbers: Tensor, *, axes: int) -> None:
 
 def check_tokens(name: str, tokens: Tensor, vocab_size: int, *, axes: int, batch: int | None = None) -> None:
     """``tokens`` are ids of the vocabulary with so many axes; of a batch of this size, where one is given."""
-    if not isinstance(tokens, Tensor) or tokens.dtype not in INTEGERS or tokens.dim() != axes:
-        raise ValueError(f"{name}: expected an int64 or int32 tensor with {axes} axes, got {kind(tokens)}")
+    check_integers(name, tokens, axes=axes)
     if tokens.numel() == 0:
         raise ValueError(f"{name}: expected at least one token, got shape {tuple(tokens.shape)}")
     if batch is not None and tokens.shape[0] != batch:
@@ -309,6 +298,14 @@ def can_read(x: Tensor) -> bool:
 def traced() -> bool:
     """Whether PyTorch compiles or transforms this call, so that there are no numbers to read."""
     return torch.compiler.is_compiling() or transformed()
+
+
+def transformed(*tensors: Tensor | None) -> bool:
+    """Whether ``torch.func`` is at work, where no entry can be read, or a tensor has a tangent of forward mode."""
+    if torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds
+    return dual and any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def is_number(value: object) -> bool:

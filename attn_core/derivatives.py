@@ -1,31 +1,23 @@
-"""What stands beside a mechanism's own backward pass: derivatives that it does not have are refused, never wrong.
+"""Mechanisms with a backward pass of their own: derivatives that they do not have are refused, never wrong.
 
-A mechanism that works in tiles tells PyTorch its first gradient and nothing beyond it. PyTorch's own
-``once_differentiable`` refuses a second derivative only where the incoming gradient requires one. Where that is a
-constant, as below frozen layers, its gradients look like constants, too, and a penalty on them is silently lost.
+Such a mechanism tells PyTorch its first gradient and nothing beyond it. PyTorch's own ``once_differentiable`` refuses a
+second derivative only where the incoming gradient requires one. Where that is a constant, as below frozen layers, the
+gradients would look like constants, too, and a penalty on them would silently be lost.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from attn_core.contract import transformed, without_autocast
 
 Gradients = tuple[Tensor | None, ...]
 
 
-def transformed(*tensors: Tensor | None) -> bool:
-    """Whether ``torch.func`` is at work, where no entry can be read, or a tensor has a tangent of forward mode."""
-    if torch._C._are_functorch_transforms_active():
-        return True
-    dual = forward_ad._current_level >= 0  # asked first: unpacking every tensor of every call would cost microseconds
-    return dual and any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
-
-
 def refuse_transforms(name: str, *tensors: Tensor | None) -> None:
-    """For what has a backward pass of its own, which ``torch.func`` and forward mode do not know: a ``ValueError``."""
+    """Raise a ``ValueError`` under ``torch.func`` and in forward mode, which know no backward pass of our own."""
     if transformed(*tensors):
         raise ValueError(
             f"{name}: expected a plain call, got one under torch.func or forward-mode differentiation; "
@@ -33,28 +25,39 @@ def refuse_transforms(name: str, *tensors: Tensor | None) -> None:
         )
 
 
-def without_second_derivative(name: str) -> Callable[[Callable[..., Gradients]], Callable[..., Gradients]]:
-    """Make of ``backward(ctx, saved, *incoming)`` one whose gradients raise an error where they are differentiated.
+def first_order(name: str, algorithm: Callable[..., Any], *arguments: Any) -> Tensor:
+    """The output of ``algorithm(*arguments)``, with the gradients that it computes itself and no further derivative.
 
-    ``saved`` are the tensors that ``forward`` saved, all its differentiable inputs among them. What depends on these or
-    on the incoming gradients raises a ``RuntimeError``; a first gradient alone costs nothing.
+    ``algorithm`` makes an object of two methods, which run without autocast. ``forward()`` returns the output, and
+    after it what the backward pass needs. ``backward(…)`` takes all of these and the output's gradient, and returns the
+    gradients of the first arguments. To differentiate these gradients raises a ``RuntimeError``.
     """
+    refuse_transforms(name, *(x for x in arguments if isinstance(x, Tensor)))
+    out: Tensor = _FirstOrder.apply(name, algorithm, *arguments)
+    return out
 
-    def decorate(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-        @functools.wraps(backward)
-        def once(ctx: Any, *incoming: Tensor) -> Gradients:
-            refuse_transforms(name)
-            saved = ctx.saved_tensors  # once: a checkpoint does not give them twice
-            with torch.no_grad():
-                gradients = backward(ctx, saved, *incoming)
-            if not torch.is_grad_enabled():
-                return gradients
-            found: Gradients = _Last.apply(name, gradients, *saved, *incoming)
-            return found
 
-        return once
+class _FirstOrder(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, name: str, algorithm: Callable[..., Any], *arguments: Any) -> Tensor:
+        with without_autocast(arguments[0]):
+            results = algorithm(*arguments).forward()
+        ctx.name, ctx.algorithm = name, algorithm
+        ctx.others = [None if isinstance(x, Tensor) else x for x in arguments]
+        ctx.save_for_backward(*(x if isinstance(x, Tensor) else None for x in arguments), *results)
+        out: Tensor = results[0]
+        return out
 
-    return decorate
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Gradients:
+        refuse_transforms(ctx.name)
+        saved, count = ctx.saved_tensors, len(ctx.others)  # saved once: a checkpoint does not give them twice
+        arguments = (x if other is None else other for x, other in zip(saved[:count], ctx.others, strict=True))
+        with torch.no_grad(), without_autocast(gradient):
+            gradients: Gradients = tuple(ctx.algorithm(*arguments).backward(*saved[count:], gradient))
+        if torch.is_grad_enabled():
+            gradients = _Last.apply(ctx.name, gradients, *saved, gradient)
+        return None, None, *gradients, *[None] * (count - len(gradients))
 
 
 class _Last(torch.autograd.Function):

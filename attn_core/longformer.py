@@ -15,16 +15,10 @@ from attn_core.projections import check_vectors, head_size, initialise, is_plain
 class LongformerAttention(nn.Module):
     """Multi-head self-attention to a sliding window and to global tokens.
 
-    Each token sees the ``window`` tokens on either side of it, its own and all global tokens, in one softmax; one that
-    is global and lies in the window counts once. (The paper's w counts both sides: it is ``2 * window``.) A global
-    token sees all tokens, through projections of its own, which start as copies of the others.
-
-    Time and memory are linear in the length, and in the number of global tokens. There are no derivatives beyond the
-    first, as in ``flash_attention``.
-
-    Raises:
-        ValueError: if a size is below 1 (``window``: below 0), or ``num_heads`` does not divide ``model_dim``; in use,
-            if an input has another size or kind.
+    Each token sees the ``window`` tokens on either side of it (half the paper's w), its own and all global tokens, in
+    one softmax; one that is global and lies in the window counts once. A global token sees all tokens, through
+    projections of its own, which start as copies of the others. Time and memory are linear in the length, and in the
+    number of global tokens. There are no derivatives beyond the first.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -44,12 +38,11 @@ class LongformerAttention(nn.Module):
             getattr(self, f"{name}_global").load_state_dict(getattr(self, name).state_dict())
 
     def forward(self, x: Tensor, global_tokens: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Attend from each token of ``x`` to its window and the global tokens; from a global token to all.
+        """Attend from each token of ``x (B, T, model_dim)`` as the class says; returns the same shape.
 
-        Shapes: ``x (B, T, model_dim)``; ``global_tokens (B, T)``, True = global, none by default, which may stay on the
-        CPU: how many there are is then known without waiting for the device; ``mask (B, T)``,
-        True = a token, False = padding, which takes no part even where it is marked global; the output there is that of
-        zeros. Returns ``(B, T, model_dim)``.
+        ``global_tokens (B, T)`` marks those that are global, none by default. It may stay on the CPU: how many there
+        are is then known without waiting for the device. ``mask (B, T)`` is False at padding, which takes no part even
+        where it is marked; the output there is that of zeros.
         """
         check_vectors("x", x, self.num_heads * self.head_dim, self.query)
         refuse_transforms("LongformerAttention", x)
@@ -72,7 +65,7 @@ class LongformerAttention(nn.Module):
         global_k, global_v = (y.transpose(1, 2)[rows, positions].transpose(1, 2) for y in (k, v))
         # Global keys are read on their own, so the window leaves them out.
         near = contract(q, k, v, mask=_per_key(~marked if mask is None else mask & ~marked))
-        out = attend_in_window(near, *window, global_k=global_k, global_v=global_v, global_mask=_per_key(present))
+        out = attend_in_window(near, *window, global_k=global_k, global_v=global_v, global_mask=present)
         of_global, out = self._attend_to_all(x[rows, positions], x, mask).transpose(1, 2), out.transpose(1, 2)
         of_global = torch.where(present[..., None, None], of_global.to(out.dtype), out[rows, positions])
         return self._merge(out.index_put((rows, positions), of_global).transpose(1, 2), mask)
@@ -85,9 +78,8 @@ class LongformerAttention(nn.Module):
         if queries.shape[1] > self.head_dim or not is_plain_linear(self.key_global, self.value_global):
             k, v = (split_heads(projection(x), self.head_dim) for projection in (self.key_global, self.value_global))
             return attention(q, k, v, mask=key_mask)
-        # With few queries, q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: projecting
-        # the queries and the outputs costs less than projecting all tokens. The keys' bias adds the same number to all
-        # scores of a query, which changes no weight.
+        # q · (W x) = (Wᵀ q) · x, and the mean of projected values is the projected mean: with few queries, projecting
+        # them and the outputs costs less than projecting all tokens. The keys' bias changes no weight.
         by_head = (self.num_heads, self.head_dim, -1)
         q_in_model = (q @ self.key_global.weight.view(by_head)).flatten(1, 2)[:, None]
         tokens = x[:, None].to(q_in_model.dtype)  # under autocast the queries come in half precision

@@ -7,10 +7,7 @@ from attn_core.contract import INTEGERS, check_integer, check_integers, kind, tr
 
 
 def length_mask(lengths: Tensor, size: int) -> Tensor:
-    """Which of ``size`` positions lie within each length.
-
-    Shapes: ``lengths (…)``, int64 or int32, from 0 to ``size``; returns ``(…, size)``, True at positions ``< length``.
-    """
+    """Which of ``size`` positions lie within each length, from 0 to ``size``: ``lengths (…)`` gives ``(…, size)``."""
     if not isinstance(lengths, Tensor) or lengths.dtype not in INTEGERS:
         raise ValueError(f"lengths: expected an int64 or int32 tensor, got {kind(lengths)}")
     check_integer("size", size, at_least=0)
@@ -22,10 +19,9 @@ def length_mask(lengths: Tensor, size: int) -> Tensor:
 
 
 def padding(lengths: Tensor, size: int) -> Tensor:
-    """The mask that hides padded keys, in the contract's shape.
+    """The mask that hides padded keys: ``lengths (B,)`` gives ``(B, 1, 1, size)``.
 
-    Shapes: ``lengths (B,)`` gives ``(B, 1, 1, S)``; one length per query, ``(B, T)``, gives ``(B, 1, T, S)``; S is
-    ``size``.
+    One length per query, ``(B, T)``, gives ``(B, 1, T, size)``.
     """
     mask = length_mask(lengths, size)
     if mask.dim() not in (2, 3):
@@ -52,10 +48,6 @@ def causal(
 
 
 def same_group(groups: Tensor) -> Tensor:
-    """The mask that lets each position attend to those of its own group, in the contract's shape.
-
-    Shapes: ``groups (B, T)``, integers that number the groups, a sentence's words for instance; returns
-    ``(B, 1, T, T)``.
-    """
+    """The mask ``(B, 1, T, T)`` that lets each position attend to those of the same number in ``groups (B, T)``."""
     check_integers("groups", groups, axes=2)
     return (groups[:, :, None] == groups[:, None, :])[:, None]

@@ -50,7 +50,7 @@ def like_parameters(module: nn.Module) -> Tensor:
 
 
 def like_projected(module: nn.Module) -> dict[str, Any]:
-    """The dtype and device of what a module's linear layers give; under autocast, its dtype."""
+    """The dtype and device of what a module's linear layers give, also under autocast."""
     like = like_parameters(module)
     device = like.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype

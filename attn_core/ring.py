@@ -4,28 +4,24 @@ Each process holds an equal part of the tokens. It meets every part of the keys 
 from them as flash attention combines tiles: exactly, by the log-sum-exp of each query's scores. No process ever holds
 more than three parts of the keys and values, so the length that fits into memory grows with the number of processes.
 
-Under a causal mask a process with the first tokens would be idle while one with the last ones works. So the tokens are
-dealt out like cards (striped attention): process r of P has the tokens r, r + P, r + 2P and so on.
+The tokens are dealt out like cards (striped attention), so that all processes have as much to do under a causal mask.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
-from attn_core.contract import accum_dtype, contract, kind, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import accum_dtype, contract, kind
+from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.mechanisms.flash import KEY_TILE, QUERY_TILE, TiledAttention
 
 
 def stripe(x: Tensor, dim: int, group: "distributed.ProcessGroup | None" = None) -> Tensor:
-    """This process's part of a sequence: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view.
-
-    Raises:
-        ValueError: if the length is no multiple of the number of processes.
-    """
+    """The part of process r of P: entries r, r + P, r + 2P and so on of ``x`` along ``dim``; a view."""
     rank, size = _place(group)
     dim = dim % x.dim()
     if x.shape[dim] % size:
@@ -58,12 +54,12 @@ def ring_attention(
     the group call it together with parts of the same shape, which ``stripe`` has cut. ``causal`` means the order in the
     whole sequence; so do positions, which process r adds or rotates as r, r + P, r + 2P and so on.
 
-    While a process works on one part of the keys, the next is under way. The backward pass goes round once more, and
-    the gradients of keys and values travel with them until they are where they belong. There are no other derivatives.
+    While a process works on one part of the keys, the next is under way. In the backward pass the gradients of keys and
+    values travel with them until they are where they belong. There are no other derivatives.
 
     Raises:
         ValueError: if an argument breaks the contract, q has another length than k, or, with gloo, the parts of the
-            processes differ in shape or dtype; in this last case every process raises, so that none waits for another.
+            processes differ in shape or dtype; then every process raises, so that none waits for another.
 
     Source: Liu et al. 2024 (ring attention); Brandon et al. 2023 (striped attention).
     """
@@ -72,74 +68,73 @@ def ring_attention(
     if q.shape[2] != k.shape[2]:
         raise ValueError(f"q: expected {k.shape[2]} tokens, as k has, got {kind(q)}")
     _check_parts(q, k, v, group)
-    rank, size = _place(group)
-    out: Tensor = _Ring.apply(call.group_by_kv_head()[0], k, v, _Turns(rank, size, causal, call.scale, group))
-    return out.flatten(1, 2)
+    out = first_order("ring_attention", _Ring, call.group_by_kv_head()[0], k, v, causal, call.scale, group)
+    return out.flatten(1, 2).to(q.dtype)
 
 
-class _Turns:
-    """One process's way through the ring: which keys it works on in each turn, and how they travel on."""
+@dataclass(frozen=True)
+class _Ring:
+    """One process's way through the ring: which keys its queries meet in each turn, and how they travel on."""
 
-    def __init__(self, rank: int, size: int, causal: bool, scale: float, group: Any) -> None:
-        self.rank, self.size, self.causal, self.scale, self.group = rank, size, causal, scale, group
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    causal: bool
+    scale: float
+    group: Any
 
-    def block(self, turn: int, q: Tensor, k: Tensor, v: Tensor) -> tuple[TiledAttention, slice, slice]:
-        """Attention to the keys that have come in a turn; which queries take part, and which keys.
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The output and the log-sum-exp of each query's scores, in the accumulation dtype."""
+        out = self.q.new_zeros(*self.q.shape[:4], self.v.shape[3], dtype=accum_dtype(self.q))
+        logsumexp = torch.full_like(out[..., :1], -math.inf)
+        for block, queries, _ in self.turns():
+            _combine(out[..., queries, :], logsumexp[..., queries, :], *block.forward())
+        return out, logsumexp
+
+    def backward(self, out: Tensor, logsumexp: Tensor, d_out: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of q, k and v: those of the keys and values travel with them."""
+        dq = torch.zeros_like(self.q, dtype=out.dtype)
+        gradients = [torch.zeros_like(x, dtype=out.dtype) for x in (self.k, self.v)]  # of those that are here
+        for block, queries, keys in self.turns():
+            found = block.backward(*(x[..., queries, :] for x in (out, logsumexp, d_out)))
+            dq[..., queries, :] += found[0]
+            for gradient, part in zip(gradients, found[1:], strict=True):
+                gradient[:, :, keys] += part
+            gradients = _arrived(*self.pass_on(gradients))
+        return dq.to(self.q.dtype), *(x.to(self.k.dtype) for x in gradients)
+
+    def turns(self) -> Iterator[tuple[TiledAttention, slice, slice]]:
+        """In each turn, attention to the keys that have come: which queries take part, and which keys.
 
         Query i stands at i · P + rank, key j of process s at j · P + s. So under a causal mask a query sees the keys up
         to j = i where s ≤ rank, and otherwise those before: then the first query sees none, and nobody the last key.
         """
-        later = self.causal and (self.rank - turn) % self.size > self.rank
-        queries, keys = slice(int(later), None), slice(k.shape[2] - int(later))
-        q, k, v = (x.to(accum_dtype(q)) for x in (q[..., queries, :], k[:, :, keys], v[:, :, keys]))
-        return TiledAttention(q, k, v, None, None, self.causal, self.scale, QUERY_TILE, KEY_TILE), queries, keys
+        rank, size = _place(self.group)
+        k, v = self.k.contiguous(), self.v.contiguous()
+        for turn in range(size):
+            travelling = self.pass_on([k, v]) if turn < size - 1 else None
+            later = int(self.causal and (rank - turn) % size > rank)
+            queries, keys = slice(later, None), slice(k.shape[2] - later)
+            part = [x.to(accum_dtype(self.q)) for x in (self.q[..., queries, :], k[:, :, keys], v[:, :, keys])]
+            yield (
+                TiledAttention(part[0], part[1], part[2], None, None, self.causal, self.scale, QUERY_TILE, KEY_TILE),
+                queries,
+                keys,
+            )
+            if travelling is not None:
+                k, v = _arrived(*travelling)
 
     def pass_on(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[distributed.Work]]:
         """Begin to send tensors to the next process and to receive those of the one before: where they will be."""
+        rank, size = _place(self.group)
+        if size == 1:
+            return list(tensors), []
         group: Any = self.group or distributed.group.WORLD
-        following, previous = (distributed.get_global_rank(group, (self.rank + n) % self.size) for n in (1, -1))
+        following, previous = (distributed.get_global_rank(group, (rank + n) % size) for n in (1, -1))
         received = [torch.empty_like(x) for x in tensors]
         sending = [distributed.P2POp(distributed.isend, x, following, group) for x in tensors]
         receiving = [distributed.P2POp(distributed.irecv, x, previous, group) for x in received]
         return received, distributed.batch_isend_irecv(sending + receiving)
-
-
-class _Ring(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, turns: _Turns) -> Tensor:
-        out = q.new_zeros(*q.shape[:4], v.shape[3], dtype=accum_dtype(q))
-        logsumexp = torch.full_like(out[..., :1], -math.inf)
-        held = [k.contiguous(), v.contiguous()]
-        with without_autocast(q):
-            for turn in range(turns.size):
-                travelling = turns.pass_on(held) if turn < turns.size - 1 else None
-                block, queries, _ = turns.block(turn, q, *held)
-                _combine(out[..., queries, :], logsumexp[..., queries, :], *block.forward())
-                held = held if travelling is None else _arrived(*travelling)
-        ctx.save_for_backward(q, k, v, out, logsumexp)
-        ctx.turns = turns
-        return out.to(q.dtype)
-
-    @staticmethod
-    @without_second_derivative("ring_attention")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, logsumexp = saved
-        turns, dtype = ctx.turns, out.dtype
-        dq = torch.zeros_like(q, dtype=dtype)
-        held = [k.contiguous(), v.contiguous()]
-        gradients = [torch.zeros_like(x, dtype=dtype) for x in held]  # of the keys and values that are held
-        with without_autocast(d_out):
-            for turn in range(turns.size):
-                travelling = turns.pass_on(held) if turn < turns.size - 1 else None
-                block, queries, keys = turns.block(turn, q, *held)
-                found = block.backward(*(x[..., queries, :] for x in (out, logsumexp, d_out)))
-                dq[..., queries, :] += found[0]
-                for gradient, part in zip(gradients, found[1:], strict=True):
-                    gradient[:, :, keys] += part
-                held = held if travelling is None else _arrived(*travelling)
-                if turns.size > 1:
-                    gradients = _arrived(*turns.pass_on(gradients))
-        return dq.to(q.dtype), *(x.to(k.dtype) for x in gradients), None
 
 
 def _combine(out: Tensor, logsumexp: Tensor, part: Tensor, part_logsumexp: Tensor) -> None:

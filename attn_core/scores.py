@@ -1,8 +1,8 @@
 """Scoring functions: how well does a query fit a key?
 
-Each is a module with two steps, so that keys which serve many queries are worked on once:
-``score(queries, project_keys(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``.
-Calling the module does both steps. Sizes below 1, and inputs of another size, end in a ``ValueError``.
+Each is a module with two steps, so that keys which serve many queries are projected once: ``score(queries,
+project_keys(keys))`` with queries ``(…, T, Dq)``, keys ``(…, S, Dk)`` and scores ``(…, T, S)``. Calling the module does
+both steps.
 """
 
 import math
@@ -20,17 +20,17 @@ class Dot(nn.Module):
     """
 
     def project_keys(self, keys: Tensor) -> Tensor:
-        """What can be computed from the keys alone: here, nothing. ``(…, S, D)`` to ``(…, S, D)``."""
+        """What can be computed from the keys alone: here, nothing."""
         return keys
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, D)`` and of what ``project_keys`` gave."""
+        """Scores ``(…, T, S)`` of queries and of what ``project_keys`` gave."""
         _check_size("keys", prepared)
         _check_size("queries", queries, prepared.shape[-1])
-        return queries @ prepared.transpose(-2, -1)
+        return queries @ prepared.mT
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, project_keys(keys))``."""
+        """Both steps."""
         return self.score(queries, self.project_keys(keys))
 
 
@@ -41,7 +41,7 @@ class ScaledDot(Dot):
     """
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, D)``."""
+        """As in ``Dot``."""
         _check_size("queries", queries)
         # The queries, not the scores, are divided: in half precision the undivided product may be infinite.
         return super().score(queries / math.sqrt(max(queries.shape[-1], 1)), prepared)
@@ -69,8 +69,8 @@ class General(Dot):
 class Additive(nn.Module):
     """A one-layer perceptron, v·tanh(W q + U k); query and key may differ in size.
 
-    Its scores never exceed the sum of \\|v\\|, so they need no scaling; but it builds a tensor ``hidden_dim`` times
-    the size of the scores. The *concat* score v·tanh(W [q; k]) is the same function, with W split in two.
+    It builds a tensor ``hidden_dim`` times the size of the scores. The *concat* score v·tanh(W [q; k]) is the same
+    function, with W split in two.
 
     Source: Bahdanau et al. 2015, appendix A.1.2; Luong et al. 2015, section 3.1, "concat".
     """
@@ -90,13 +90,13 @@ class Additive(nn.Module):
         return self.key(keys)
 
     def score(self, queries: Tensor, prepared: Tensor) -> Tensor:
-        """Scores ``(…, T, S)`` of queries ``(…, T, Dq)`` and of what ``project_keys`` gave."""
+        """As in ``Dot``."""
         _check_size("queries", queries, self.query_dim)
         hidden = torch.tanh(self.query(queries).unsqueeze(-2) + prepared.unsqueeze(-3))
         return self.energy(hidden).squeeze(-1)
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """``score(queries, project_keys(keys))``."""
+        """Both steps."""
         return self.score(queries, self.project_keys(keys))
 
 

@@ -12,8 +12,7 @@ from attn_core.scores import Additive
 class AdditiveAttention(Mechanism):
     """Attention that scores with the perceptron v·tanh(W q + U k), the same one for every head.
 
-    The heads differ in the projections before the mechanism. It builds a tensor ``(B, H, T, S, hidden_dim)``, and it
-    belongs to one layer because it has parameters. It takes no ``scale``: additive scores are bounded by these.
+    It builds a tensor ``(B, H, T, S, hidden_dim)``, and takes no ``scale``, because the parameters bound the scores.
 
     Source: Bahdanau et al. 2015, appendix A.1.2 (the score); Vaswani et al. 2017, section 3.2.2 (heads).
     """

@@ -1,22 +1,22 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-On CUDA, ``block_selection_triton`` has kernels. Elsewhere the fast path goes from blocks to queries. The pairs of a
-query and a block that it chose are sorted by block and cut into chunks of one block each, so that a chunk is one
-product of many queries with one block of keys. The last chunk of a block is filled up. So the largest possible number
-of chunks follows from shapes alone, and nothing has to be read back from the device.
+On CUDA, ``block_selection_triton`` has kernels. Elsewhere the pairs of a query and a block that it chose are sorted by
+block and cut into chunks, so that a chunk is one product of many queries with one block of keys. The largest possible
+number of chunks follows from shapes alone, so nothing has to be read back from the device.
 """
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, without_autocast
+from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.device import tile_limit
 from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import exponential_
@@ -38,18 +38,13 @@ class BlockSelection(Mechanism):
     the S keys. It always sees its own block and the ``local`` − 1 before it. The score of any other block (under
     ``causal``, of any earlier one) is the query times the mean of the block's keys that ``mask`` shows. Query heads
     that share a key head choose together, by the sum of their softmax over the blocks. A block whose share rounds to
-    zero is not chosen; of blocks with equal scores, any may be.
+    zero is not chosen; of blocks with equal scores, any may be. The choice has no gradient: queries and keys learn by
+    exact attention to the blocks that were chosen.
 
-    The choice has no gradient: it stays the same when a score moves a little. Queries and keys learn by exact attention
-    to the blocks that were chosen, and the means, which have no parameters, follow the keys. A mean can hide a key: if
-    the keys of a block cancel out, the block is not chosen, however high one of them would score.
-
-    Time grows with ``T · (local + selected) · block_size`` and with the scores of blocks, ``T · S / block_size``, for
-    which memory grows, too. A cache stores only keys and values; each call computes all means anew. On CUDA, kernels
-    attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a head at most 256 entries. Their
-    gradients of k and v may differ from run to run in the last bits. Other calls take PyTorch's operators.
-    As in ``flash_attention``, there are no derivatives beyond the first.
-    It takes no bias, and a mask that hides the same keys from all heads and queries.
+    Time grows with ``T · (local + selected) · block_size``; time and memory grow with the scores of blocks, ``T · S /
+    block_size``. On CUDA, kernels attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a
+    head at most 256 entries. There are no derivatives beyond the first. A call takes no bias, and a mask that hides the
+    same keys from all heads and queries.
 
     Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
     """
@@ -67,9 +62,7 @@ class BlockSelection(Mechanism):
     @torch.no_grad()
     def choose(self, call: Call) -> tuple[Tensor, Tensor]:
         """The blocks of each query, ``(B, G, T, n)``, and the last key that it sees in each: −1 where it sees none."""
-        check_key_mask(call.mask)
-        if call.bias is not None:
-            raise ValueError("bias: expected None, got one; keys in blocks that are not chosen have no scores")
+        call.refuse_pairs()
         q, k = (x.to(accum_dtype(call.q)) for x in call[:2])
         queries, keys = q.shape[2], k.shape[2]
         shown = self._shown(call)
@@ -104,7 +97,8 @@ class BlockSelection(Mechanism):
             places = torch.arange(shown[0].numel(), device=q.device).view(shown.shape[1:])
             places = places.where(shown, k.shape[2])  # out of sight where a key is hidden
             pairs = _sort(blocks.flatten(0, 1), last.flatten(0, 1), places, grouped.shape[3])
-            out = _Selected.apply(grouped.flatten(0, 2), *(self._cut(x).flatten(0, 2) for x in (k, v)), pairs)
+            cut = (x.flatten(0, 2) for x in (grouped, self._cut(k), self._cut(v)))
+            out = first_order("BlockSelection", _Selected, *cut, pairs)
         return out.view(*grouped.shape[:4], -1).transpose(2, 3).flatten(1, 2).to(call.q.dtype)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
@@ -168,37 +162,38 @@ def _sort(blocks: Tensor, last: Tensor, places: Tensor, heads: int) -> _Pairs:
     return _Pairs(rows.view(-1, chunk), lasts.view(-1, chunk), of_chunk, places.flatten(0, 1), slots.flatten(0, 1))
 
 
-class _Selected(torch.autograd.Function):
+@dataclass(frozen=True)
+class _Selected:
     """Queries ``(R, h, D)``, keys ``(M, b, D)`` and values ``(M, b, Dv)``: the output ``(R, h, Dv)`` over all pairs."""
 
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pairs: _Pairs) -> Tensor:
-        slots = pairs.rows.numel() * q.shape[1]
-        out, tops, totals = q.new_empty(slots, v.shape[2]), q.new_empty(slots), q.new_empty(slots)
-        for tile, here, _, _, scores in _tiles(q, k, pairs):
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    pairs: _Pairs
+
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The output; for each query and head its highest score, and the sum of the exponentials relative to that."""
+        slots = self.pairs.rows.numel() * self.q.shape[1]
+        out, tops, totals = (self.q.new_empty(shape) for shape in ((slots, self.v.shape[2]), slots, slots))
+        for tile, here, _, _, scores in self.tiles():
             top = torch.amax(scores, -1, keepdim=True, out=tops[here].view(*scores.shape[:2], 1))
             weights = exponential_(scores.sub_(top))
             torch.sum(weights, -1, out=totals[here].view(scores.shape[:2]))
-            torch.bmm(weights, v[pairs.blocks[tile]], out=out[here].view(*scores.shape[:2], -1))
-        tops = tops[pairs.slots]
+            torch.bmm(weights, self.v[self.pairs.blocks[tile]], out=out[here].view(*scores.shape[:2], -1))
+        tops = tops[self.pairs.slots]
         base = tops.amax(-1, keepdim=True)
         shares = (tops - base).exp_()
-        total = (shares * totals[pairs.slots]).sum(-1, keepdim=True)
-        out = functional.embedding_bag(pairs.slots, out, mode="sum", per_sample_weights=shares.div_(total))
-        out = out.masked_fill_(base == LOWEST, 0.0)
-        ctx.save_for_backward(q, k, v, out, base, total)
-        ctx.pairs = pairs
-        return out.view(*q.shape[:2], -1)
+        total = (shares * totals[self.pairs.slots]).sum(-1, keepdim=True)
+        out = functional.embedding_bag(self.pairs.slots, out, mode="sum", per_sample_weights=shares.div_(total))
+        return out.masked_fill_(base == LOWEST, 0.0).view(*self.q.shape[:2], -1), base, total
 
-    @staticmethod
-    @without_second_derivative("BlockSelection")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(self, out: Tensor, base: Tensor, total: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As in ``flash``: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ − D), dQ = dS K, dK = dSᵀ Q, with D the sums of dO ∘ O."""
-        (q, k, v, out, base, total), pairs = saved, ctx.pairs
+        q, k, v, pairs = self.q, self.k, self.v, self.pairs
         logsumexp = (base + total.log()).masked_fill(base == LOWEST, 0.0)  # of an empty row: weights of 0 below
-        d_total = (d_out * out.view_as(d_out)).sum(-1, keepdim=True)
+        d_total = (d_out * out).sum(-1, keepdim=True)
         dq, dk, dv = q.new_empty(pairs.rows.numel() * q.shape[1], q.shape[2]), torch.zeros_like(k), torch.zeros_like(v)
-        for tile, here, rows, keys, scores in _tiles(q, k, pairs):
+        for tile, here, rows, keys, scores in self.tiles():
             blocks, mine = pairs.blocks[tile], pairs.rows[tile]
             d_rows, base, total = (x.view(*q.shape[:2], -1)[mine].flatten(1, 2) for x in (d_out, logsumexp, d_total))
             weights = exponential_(scores.sub_(base))
@@ -206,17 +201,16 @@ class _Selected(torch.autograd.Function):
             torch.bmm(d_scores, keys, out=dq[here].view_as(rows))
             dk.index_add_(0, blocks, d_scores.mT @ rows)
             dv.index_add_(0, blocks, weights.mT @ d_rows)
-        return functional.embedding_bag(pairs.slots, dq, mode="sum").view_as(q), dk, dv, None
+        return functional.embedding_bag(pairs.slots, dq, mode="sum").view_as(q), dk, dv
 
-
-def _tiles(q: Tensor, k: Tensor, pairs: _Pairs) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
-    """Chunks, their slots, their queries ``(·, c · h, D)``, keys ``(·, b, D)``, and scores, ``LOWEST`` where hidden."""
-    chunk, heads = pairs.rows.shape[1], q.shape[1]
-    step = max(1, tile_limit(SCORES, q.device) // (chunk * heads * k.shape[1]))
-    for start in range(0, len(pairs.rows), step):
-        tile = slice(start, min(start + step, len(pairs.rows)))
-        rows, keys = q[pairs.rows[tile]].flatten(1, 2), k[pairs.blocks[tile]]
-        scores = rows @ keys.mT
-        hidden = pairs.places[pairs.blocks[tile]][:, None] > pairs.last[tile][..., None]
-        scores.unflatten(1, (chunk, heads)).masked_fill_(hidden[:, :, None], LOWEST)
-        yield tile, slice(tile.start * chunk * heads, tile.stop * chunk * heads), rows, keys, scores
+    def tiles(self) -> Iterator[tuple[slice, slice, Tensor, Tensor, Tensor]]:
+        """Chunks, their slots, queries ``(·, c · h, D)``, keys ``(·, b, D)``, and scores, ``LOWEST`` where hidden."""
+        pairs, (chunk, heads) = self.pairs, (self.pairs.rows.shape[1], self.q.shape[1])
+        step = max(1, tile_limit(SCORES, self.q.device) // (chunk * heads * self.k.shape[1]))
+        for start in range(0, len(pairs.rows), step):
+            tile = slice(start, min(start + step, len(pairs.rows)))
+            rows, keys = self.q[pairs.rows[tile]].flatten(1, 2), self.k[pairs.blocks[tile]]
+            scores = rows @ keys.mT
+            hidden = pairs.places[pairs.blocks[tile]][:, None] > pairs.last[tile][..., None]
+            scores.unflatten(1, (chunk, heads)).masked_fill_(hidden[:, :, None], LOWEST)
+            yield tile, slice(tile.start * chunk * heads, tile.stop * chunk * heads), rows, keys, scores

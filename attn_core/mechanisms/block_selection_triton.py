@@ -1,10 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
 """Block selection on NVIDIA GPUs: attention to the blocks that were chosen, in two kernels of our own.
 
-Query heads that share a key head choose together, so they are the rows of a tile: a program owns these heads of one
-query, up to 16 of them, and walks over the blocks that they chose, reading keys where they lie. Nothing is sorted. In
-the backward pass many programs add to the gradient of the same key, atomically, in float32 and in any order, so its
-last bits may differ from run to run.
+Query heads that share a key head choose together, so a program owns these heads of one query, up to 16 of them, and
+walks over the blocks that they chose, reading keys where they lie. In the backward pass many programs add to the
+gradient of the same key, atomically, in float32 and in any order, so its last bits may differ from run to run.
 
 To the kernels all tensors are matrices of rows: of query heads ``(B, T, H, ·)``, of keys ``(B, G, S, ·)``. ``given``
 is ``(k, v, blocks, last, mask, sizes, scale)``, with the scale times log2(e), and ``SHAPE`` the head sizes of q and v,
@@ -12,7 +11,7 @@ each with the power of two that holds it, then the keys of a tile. Needs the pac
 ``mechanisms/flash_triton.py``.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -20,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attn_core.contract import Call
-from attn_core.derivatives import without_second_derivative
+from attn_core.derivatives import first_order
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E, pointers_to, program, read, write
 
 ROWS = tl.constexpr(16)
@@ -136,24 +135,34 @@ def _launch(
         kernel[(programs,)](*by_query, *written, *arguments, num_stages=2)
 
 
-class _Attend(torch.autograd.Function):
+@dataclass(frozen=True)
+class _Attend:
     """Queries and outputs ``(B, T, H, ·)``; all tensors contiguous."""
 
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, blocks: Tensor, last: Tensor, *options: Any) -> Tensor:
-        out, logsumexp = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-        _launch([q], [out, logsumexp], [k, v, blocks, last], *options)
-        ctx.save_for_backward(q, out, logsumexp, k, v, blocks, last, options[0])
-        ctx.settings = options[1:]
-        return out
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    blocks: Tensor
+    last: Tensor
+    mask: Tensor | None
+    block_size: int
+    scale: float
 
-    @staticmethod
-    @without_second_derivative("BlockSelection")
-    def backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor) -> tuple[Tensor | None, ...]:
-        *rows, k, v, blocks, last, mask = saved
-        dq, dk, dv = torch.empty_like(rows[0]), *(torch.zeros_like(x, dtype=torch.float32) for x in (k, v))
-        _launch([*rows, grad.contiguous()], [dq, dk, dv], [k, v, blocks, last], mask, *ctx.settings)
-        return dq, dk.to(k.dtype), dv.to(v.dtype), *[None] * 5
+    def forward(self) -> tuple[Tensor, Tensor]:
+        out = self.q.new_empty(*self.q.shape[:3], self.v.shape[3])
+        logsumexp = self.q.new_empty(self.q.shape[:3], dtype=torch.float32)
+        self.launch([self.q], [out, logsumexp])
+        return out, logsumexp
+
+    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dk, dv = (torch.zeros_like(x, dtype=torch.float32) for x in (self.k, self.v))
+        dq = torch.empty_like(self.q)
+        self.launch([self.q, out, logsumexp, grad.contiguous()], [dq, dk, dv])
+        return dq, dk.to(self.k.dtype), dv.to(self.v.dtype)
+
+    def launch(self, by_query: list[Tensor], written: list[Tensor]) -> None:
+        given = [self.k, self.v, self.blocks, self.last]
+        _launch(by_query, written, given, self.mask, self.block_size, self.scale)
 
 
 def attend_to_blocks(call: Call, blocks: Tensor, last: Tensor, block_size: int) -> Tensor:
@@ -163,5 +172,4 @@ def attend_to_blocks(call: Call, blocks: Tensor, last: Tensor, block_size: int) 
     """
     mask = None if call.mask is None else call.mask.expand(len(call.q), 1, 1, call.k.shape[2]).contiguous()
     given = (x.contiguous() for x in (call.q.transpose(1, 2), call.k, call.v, blocks, last))
-    out: Tensor = _Attend.apply(*given, mask, block_size, call.scale)
-    return out.transpose(1, 2)
+    return first_order("BlockSelection", _Attend, *given, mask, block_size, call.scale).transpose(1, 2)

@@ -15,9 +15,9 @@ from attn_core.contract import (
     contract,
     four_axes,
     kind,
+    transformed,
     without_autocast,
 )
-from attn_core.derivatives import transformed
 
 
 def attention_with_weights(
@@ -30,10 +30,9 @@ def attention_with_weights(
     causal: bool = False,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention, step by step: the output and the attention weights.
+    """Scaled dot-product attention, step by step: the output and the attention weights ``(B, H, T, S)``.
 
-    Shapes and errors: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)`` and ``weights
-    (B, H, T, S)``. Takes memory for several tensors of that shape.
+    Shapes and errors: the contract's (``attn_core.__doc__``). Takes memory for several tensors like the weights.
 
     Source: Vaswani et al. 2017, eq. 1.
     """
@@ -41,7 +40,7 @@ def attention_with_weights(
 
 
 def weigh(call: Call, soft_cap: float | None = None) -> tuple[Tensor, Tensor]:
-    """``attention_with_weights`` of a checked call, with the products of queries and keys capped."""
+    """``attention_with_weights`` of a checked call."""
     with without_autocast(call.q):
         q, k, v = call.repeat_kv()
         scores = (q * call.scale) @ k.mT
@@ -65,20 +64,18 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last axis, among the positions where ``mask`` is True.
 
     Shapes: ``scores (…, T, S)`` floating, −inf allowed; ``mask`` boolean, broadcastable to it. Returns weights of the
-    same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient. Half-precision
-    scores are exponentiated and summed in float32, inside PyTorch's softmax.
+    same shape and dtype. A row with nothing to attend to is all zeros and passes back zero gradient.
 
-    Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf); the empty row is our contract's.
+    Source: Vaswani et al. 2017, section 3.2.3 (masking by −inf).
     """
     return _softmax(scores, mask)[0]
 
 
 def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Turn scores into attention weights, and take the weighted mean of the values.
+    """Turn scores into attention weights, as ``masked_softmax`` does, and take the weighted mean of the values.
 
     Shapes: ``scores (…, T, S)``, ``v (…, S, Dv)``, ``mask`` broadcastable to the scores, True where a query may
-    attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``; each row of the weights sums to 1, or is all zeros
-    where nothing may be attended to.
+    attend. Returns ``out (…, T, Dv)`` and ``weights (…, T, S)``.
 
     Source: Bahdanau et al. 2015, eq. 5 and 6.
     """
@@ -86,7 +83,7 @@ def attend(scores: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tenso
     keys = scores.shape[-1]
     if not isinstance(v, Tensor) or not v.dtype.is_floating_point or v.dim() < 2 or v.shape[-2] != keys:
         raise ValueError(f"v: expected a floating tensor of shape (…, {keys}, Dv), one row a score, got {kind(v)}")
-    # A weight of 0 does not silence a value that is NaN or infinite, so empty rows are set to zero afterwards.
+    # Zero times a value that is NaN or infinite is NaN, so empty rows are set to zero afterwards.
     return (weights.to(v.dtype) @ v).masked_fill(empty, 0.0), weights
 
 
@@ -97,8 +94,7 @@ def _softmax(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     if mask is not None:
         check_mask(mask, tuple(scores.shape), scores.device)
         scores = scores.masked_fill(~mask, -math.inf)
-    # −inf − (−inf) is NaN, so an empty row is given finite scores before the softmax and zero weights after it: both
-    # steps are masks, and masks pass back exact zeros.
+    # −inf − (−inf) is NaN, so an empty row has finite scores before the softmax, and zero weights after it.
     empty = torch.isneginf(scores).all(-1, keepdim=True)
     return torch.softmax(scores.masked_fill(empty, 0.0), dim=-1).masked_fill(empty, 0.0), empty
 
@@ -113,13 +109,12 @@ def attention(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Scaled dot-product attention through PyTorch's fused kernels: the output alone.
+    """Scaled dot-product attention through PyTorch's fused kernels: ``attention_with_weights(...)[0]``, to rounding.
 
-    The same as ``attention_with_weights(...)[0]`` to rounding, without keeping the ``(B, H, T, S)`` weights. They are
-    built only for a bias that requires a gradient, under ``torch.func`` and in forward-mode differentiation. A second
-    derivative, which fused kernels do not have on a CPU, is a ``RuntimeError``. With queries in half precision on a
-    GPU, a bias is rounded to their dtype, after the largest of its row has been subtracted. A mask together with
-    ``causal`` is built for all pairs of queries and keys; ``flash_attention`` reads both tile by tile.
+    The ``(B, H, T, S)`` weights are built only for a bias that requires a gradient, under ``torch.func`` and in
+    forward-mode differentiation. Fused kernels have no second derivative on a CPU: asking for one is a
+    ``RuntimeError``. On a GPU, a bias is rounded to the dtype of q, after the largest of its row has been subtracted. A
+    mask together with ``causal`` is built for all pairs; ``flash_attention`` reads both tile by tile.
 
     Source: Vaswani et al. 2017, eq. 1; Dao et al. 2022 (the fused kernel).
     """
@@ -130,10 +125,8 @@ def attention(
 class Dense(Mechanism):
     """Softmax attention as a module, with dropout on the attention weights while training.
 
-    ``soft_cap`` c replaces each scaled product x of a query and a key by c · tanh(x / c), before any bias.
-
-    On a CPU no fused kernel has dropout, so training with it keeps the ``(B, H, T, S)`` weights there. No kernel of
-    PyTorch's has a soft cap, so with one the weights are always kept.
+    ``soft_cap`` c replaces each scaled product x of a query and a key by c · tanh(x / c), before any bias. No fused
+    kernel has a soft cap, and none has dropout on a CPU, so these keep the ``(B, H, T, S)`` weights.
 
     Source: Vaswani et al. 2017, eq. 1; dropout on the weights follows the authors' published code; Gemma Team 2024,
     section 2 (soft cap).
@@ -170,8 +163,7 @@ def is_plain_softmax(mechanism: object) -> bool:
 def _has_kernel(call: Call) -> bool:
     """Whether PyTorch's fused kernels take this call; otherwise ``weigh`` does."""
     if call.k.shape[2] == 0 or call.q.numel() == 0 or call.v.shape[3] == 0:
-        # Nothing to attend to. The products over empty axes are the zeros of the contract, gradients included.
-        return False
+        return False  # the explicit path's products over empty axes are the zeros of the contract
     return not transformed(*call[:5])
 
 
@@ -179,8 +171,7 @@ def _fused(call: Call, dropout: float) -> Tensor:
     q, k, v, mask, bias, causal, _ = call
     queries, keys, value_size = q.shape[2], k.shape[2], v.shape[3]
     causal = causal and queries > 1  # the last query sees every key
-    # PyTorch's own causal mask is aligned top-left: the same as ours only when there are as many keys as queries, and
-    # its kernels take it only when there is no other mask.
+    # PyTorch's causal mask is aligned top-left, as ours is only with as many keys as queries, and it stands alone.
     # (``all`` gives True or False also where sizes are traced, which comparisons do not.)
     plain_causal = all((causal, mask is None, bias is None, queries == keys))
     visible = call._replace(causal=causal and not plain_causal).visible
@@ -191,13 +182,10 @@ def _fused(call: Call, dropout: float) -> Tensor:
         q = q.reshape(q.shape[0], k.shape[1], group, q.shape[3])
         if extra is not None and extra.shape[1] > 1:
             extra = extra.unflatten(1, (-1, group)).squeeze(3)
-    # Fused kernels want one head size, its entries contiguous: pad the smaller side with zeros, which change no
-    # product.
-    if q.shape[3] != value_size:
-        width = max(q.shape[3], value_size)
-        q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
-    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
-        q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    # Fused kernels want one head size, its entries contiguous. Zeros beside the smaller side change no product.
+    width = max(q.shape[3], value_size)
+    q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
+    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
     out = functional.scaled_dot_product_attention(
         q,
         k,
@@ -212,16 +200,12 @@ def _fused(call: Call, dropout: float) -> Tensor:
         out = out[..., :value_size]
     if group > 1 and queries == 1:
         out = out.reshape(out.shape[0], -1, 1, value_size)
-    if out.dtype != call.q.dtype:  # under autocast the kernel gives half precision
-        out = out.to(call.q.dtype)
+    out = out.to(call.q.dtype)  # under autocast the kernel gives half precision
     return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
-    """One tensor of four axes for PyTorch's kernels, and which rows are empty.
-
-    Kernels disagree on rows with nothing to attend to, so such rows see every key here and are set to zero afterwards.
-    """
+    """One tensor of four axes for PyTorch's kernels, and which rows are empty: these see every key, and become zero."""
     if bias is None:
         if mask is None:
             return None, None
@@ -233,8 +217,7 @@ def _merge(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> tupl
         merged = merged.masked_fill(~mask, -math.inf)
     empty = torch.isneginf(merged).all(-1, keepdim=True)
     merged = merged.masked_fill(empty, 0.0)
-    # On a CPU the kernels take a bias in float32 beside half precision; elsewhere they want the dtype of q. A number
-    # added to a whole row changes nothing, so its largest bias is subtracted first: half precision then rounds small
-    # differences rather than large numbers.
+    # On a CPU the kernels take a bias in float32 beside half precision; elsewhere they want the dtype of q. What is
+    # added to a whole row changes nothing, so half precision is left to round differences from the row's largest bias.
     kept = torch.promote_types(dtype, torch.float32) if merged.device.type == "cpu" else dtype
     return (merged - merged.detach().amax(-1, keepdim=True)).to(kept), empty

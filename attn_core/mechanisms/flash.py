@@ -7,13 +7,12 @@ backward pass computes the weights again, tile by tile, from the one number per 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, contract
+from attn_core.derivatives import first_order
 from attn_core.mechanisms.dense import weigh
 from attn_core.mechanisms.online import OnlineSoftmax, exponential_
 
@@ -29,8 +28,8 @@ Tile = tuple[slice, slice, slice]
 class TiledAttention:
     """A call whose query heads are grouped by key-value head: q ``(B, G, H/G, T, D)``, k ``(B, G, S, D)``, v as k.
 
-    ``mask`` and ``bias`` have the five axes ``(B, G, H/G, T, S)``, each of its full size or of size 1. In a tile the
-    query heads of one key-value head lie one below the other, so that no key is ever repeated.
+    ``mask`` and ``bias`` broadcast to ``(B, G, H/G, T, S)``. In a tile the query heads of one key-value head lie one
+    below the other, so that no key is ever repeated.
     """
 
     q: Tensor
@@ -57,7 +56,7 @@ class TiledAttention:
         return out, logsumexp
 
     def backward(self, out: Tensor, logsumexp: Tensor, d_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of q, k and v, from what the forward pass returned and the gradient of its output.
+        """The gradients of q, k and v.
 
         With S the scores, P the weights and Δ the sum of dO ∘ O along each row, which equals that of dP ∘ P:
         dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − Δ), dQ = dS K, dK = dSᵀ Q.
@@ -136,24 +135,6 @@ def _cut(size: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
-class _Flash(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tensor:
-        mask, bias, *ctx.settings = options
-        with without_autocast(q):
-            out, logsumexp = TiledAttention(q, k, v, *options).forward()
-        ctx.save_for_backward(q, k, v, mask, bias, out, logsumexp)
-        return out
-
-    @staticmethod
-    @without_second_derivative("flash_attention")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, out, logsumexp = saved
-        with without_autocast(d_out):
-            gradients = TiledAttention(*tensors, *ctx.settings).backward(out, logsumexp, d_out)
-        return *gradients, *[None] * 6
-
-
 def flash_attention(
     q: Tensor,
     k: Tensor,
@@ -166,11 +147,10 @@ def flash_attention(
 ) -> Tensor:
     """Scaled dot-product attention in tiles: exact, with gradients, and without a tensor of shape ``(B, H, T, S)``.
 
-    Shapes: the contract's (``attn_core.__doc__``); returns ``out (B, H, T, Dv)``. Mask and bias are read tile by tile,
-    in the shape that they have. For the backward pass it keeps q, k, v, the output and one number a query. There is no
-    second derivative, and none under ``torch.func`` or in forward mode: asking for one raises an error, and
-    ``attention_with_weights`` has them all. On CUDA, ``flash_triton`` has kernels, for which the package ``triton`` is
-    needed; see there for what they refuse. A bias may not require a gradient.
+    Mask and bias are read tile by tile, in the shape that they have. For the backward pass it keeps q, k, v, the output
+    and one number a query. There is no second derivative, none under ``torch.func`` or in forward mode, and none of a
+    bias: asking for one raises an error, and ``attention_with_weights`` has them all. On CUDA, the kernels of
+    ``flash_triton`` need the package ``triton``; see there for what they refuse.
 
     Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, section 3.1.
     """
@@ -181,8 +161,7 @@ class FlashAttention(Mechanism):
     """``flash_attention`` as a module that knows the sizes of its tiles.
 
     ``query_tile`` counts the rows of scores that one key head has in a tile: queries times heads of its group.
-    ``key_tile`` counts the keys. The output is the same to rounding whatever they are. With neither, the module is
-    ``flash_attention``; with one, it takes the path in PyTorch's own operations on every device.
+    ``key_tile`` counts the keys. With one of them, the module takes PyTorch's own operations on CUDA, too.
     """
 
     def __init__(self, *, query_tile: int | None = None, key_tile: int | None = None) -> None:
@@ -195,15 +174,14 @@ class FlashAttention(Mechanism):
     def attend(self, call: Call) -> Tensor:
         """``flash_attention`` in these tiles."""
         call.refuse_bias_gradient()
-        refuse_transforms("flash_attention", *call[:5])
         if call.q.device.type == "cuda" and self.query_tile is None and self.key_tile is None:
             from attn_core.mechanisms.flash_triton import flash_attention_triton  # triton may be absent
 
             return flash_attention_triton(call)
         q, mask, bias = call.group_by_kv_head()
         tiles = self.query_tile or QUERY_TILE, self.key_tile or KEY_TILE
-        out: Tensor = _Flash.apply(q, call.k, call.v, mask, bias, call.causal, call.scale, *tiles)
-        return out.flatten(1, 2)
+        settings = mask, bias, call.causal, call.scale, *tiles
+        return first_order("flash_attention", TiledAttention, q, call.k, call.v, *settings).flatten(1, 2)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """``attention_with_weights``."""

@@ -1,10 +1,10 @@
 """FlashAttention-2 on NVIDIA GPUs: the tiled attention of ``mechanisms/flash.py``, in kernels of our own.
 
-To PyTorch they are two operators, forward and backward, which torch.compile takes as they are. Needs the package
-``triton``. If ``TRITON_INTERPRET=1`` is set in the environment before ``triton`` is imported, they run on a CPU,
-slowly.
+Needs the package ``triton``. If ``TRITON_INTERPRET=1`` is set in the environment before ``triton`` is imported, the
+kernels run on a CPU, slowly.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import triton
 from torch import Tensor
 
 from attn_core.contract import Call
-from attn_core.derivatives import without_second_derivative
+from attn_core.derivatives import first_order
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import weigh
 
@@ -20,16 +20,11 @@ LARGEST_HEAD = 256
 
 
 def flash_attention_triton(call: Call) -> Tensor:
-    """``flash_attention`` of a checked call on a CUDA device: the ``(B, H, T, S)`` weights are never in memory.
+    """``flash_attention`` of a checked call on a CUDA device; not of float64, or heads of more than 256 entries.
 
-    Returns ``out (B, H, T, Dv)``, which lies in memory as ``(B, T, H, Dv)``, so that joining the heads copies nothing.
-    Sums are kept in float32. Masks and biases are read where they lie, never expanded. The first call for a head size
-    and dtype measures which tiles are fastest, which takes seconds; from then on the same inputs give the same bits.
-
-    Raises:
-        ValueError: if q is float64, or the heads of q or v have more than 256 entries.
-
-    Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
+    The output lies in memory as ``(B, T, H, Dv)``, so that joining the heads copies nothing. Masks and biases are read
+    where they lie. The first call for a head size and dtype measures which tiles are fastest, which takes seconds; from
+    then on the same inputs give the same bits.
     """
     q, k, v, mask, bias, causal, factor = call
     if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
@@ -42,13 +37,12 @@ def flash_attention_triton(call: Call) -> Tensor:
     if factor < 0:  # the kernels find the largest score as the largest product
         q, factor = -q, -factor
     causal = causal and q.shape[2] > 1  # the last query sees every key
-    return _attend(q, k, v, mask, bias, causal, factor)[0]
+    return first_order("flash_attention", _Flash, q, k, v, mask, bias, causal, factor)
 
 
 # The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
-# The key 0 is for float32, which uses no tensor cores here. Compiled for Hopper, the forward loops spill almost no
-# registers, those of dk and dv some tens. The last tile of a row fits GPUs with 100 KB of shared memory; some of the
-# others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
+# The key 0 is for float32, which uses no tensor cores here. The last tile of a row fits GPUs with 100 KB of shared
+# memory; some of the others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
 _Tiles = dict[int, list[tuple[int, int, int, int]]]
 _FORWARD: _Tiles = {
     0: [(32, 32, 4, 2)],
@@ -92,92 +86,43 @@ _backward_q = _tuned(kernels.backward_q, _BACKWARD_Q)
 _backward_kv = _tuned(kernels.backward_kv, _BACKWARD_KV)
 
 
-@torch.library.custom_op("attn_core::flash", mutates_args=())
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    """The output, and for each row the base-2 logarithm of its sum of exponentials. An operator, for torch.compile."""
-    q, k, v = (_with_rows(x) for x in (q, k, v))
-    out, logsumexp = _outputs(q, k, v, mask, bias, causal, scale)
-    strided = q, k, v, out
-    with torch.cuda.device_of(q):
-        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
-        _forward[programs](*strided, logsumexp, *_arguments(strided, mask, bias, causal, scale))
-    return out, logsumexp
+@dataclass(frozen=True)
+class _Flash:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Tensor | None
+    bias: Tensor | None
+    causal: bool
+    scale: float
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The output, and for each row the base-2 logarithm of its sum of exponentials."""
+        out, logsumexp = _like(self.q, self.v.shape[3]), self.q.new_empty(self.q.shape[:3], dtype=torch.float32)
+        self.launch([], [out, logsumexp])
+        return out, logsumexp
+
+    def backward(self, out: Tensor, logsumexp: Tensor, grad: Tensor) -> list[Tensor]:
+        gradients = [_like(x, x.shape[3]) for x in (self.q, self.k, self.v)]
+        self.launch([grad, out, logsumexp], [*gradients, torch.empty_like(logsumexp)])
+        return gradients
+
+    def launch(self, read: list[Tensor], written: list[Tensor]) -> None:
+        _launch([self.q, self.k, self.v, *read], written, self.mask, self.bias, self.causal, self.scale)
 
 
-@torch.library.custom_op("attn_core::flash_backward", mutates_args=())
-def _pull_back(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    bias: Tensor | None,
-    out: Tensor,
-    logsumexp: Tensor,
-    causal: bool,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v."""
-    grad, q, k, v, out = (_with_rows(x) for x in (grad, q, k, v, out))
-    dq, dk, dv = (_heads_last(x, x.shape[3]) for x in (q, k, v))
-    delta = torch.empty_like(logsumexp)
-    with torch.cuda.device_of(q):
-        strided = q, k, v, grad, out, dq
-        programs = _programs(q, "BLOCK_T", q.shape[2], q.shape[1])
-        _backward_q[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
-        strided = q, k, v, grad, dk, dv
-        programs = _programs(q, "BLOCK_S", k.shape[2], k.shape[1])
-        _backward_kv[programs](*strided, logsumexp, delta, *_arguments(strided, mask, bias, causal, scale))
-    return dq, dk, dv
-
-
-@_attend.register_fake
-def _outputs(
-    q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Any, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    return _heads_last(q, v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-@_pull_back.register_fake
-def _gradients(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _heads_last(q, q.shape[3]), _heads_last(k, k.shape[3]), _heads_last(v, v.shape[3])
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.causal, ctx.scale = inputs
-    ctx.save_for_backward(*tensors, *output)
-    ctx.set_materialize_grads(False)
-
-
-@without_second_derivative("flash_attention")
-def _backward(ctx: Any, saved: tuple[Any, ...], grad: Tensor, _: None) -> tuple[Tensor | None, ...]:
-    return *_pull_back(grad, *saved, ctx.causal, ctx.scale), None, None, None, None
-
-
-_attend.register_autograd(_backward, setup_context=_save)
-
-
-def _heads_last(x: Tensor, size: int) -> Tensor:
+def _like(x: Tensor, size: int) -> Tensor:
     """Room for ``(…, size)`` like ``x (B, H, T, …)``, in memory ``(B, T, H, size)``."""
     batch, heads, length = x.shape[:3]
     return x.new_empty(batch, length, heads, size).transpose(1, 2)
 
 
-def _with_rows(x: Tensor) -> Tensor:
-    return x if x.stride(3) == 1 else x.contiguous()
-
-
-def _programs(q: Tensor, block: str, length: int, heads: int) -> Any:
-    return lambda chosen: (triton.cdiv(length, chosen[block]) * heads * q.shape[0],)
-
-
-def _arguments(
-    strided: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
-) -> tuple[Any, Any]:
-    """``given`` and ``SHAPE``; the first three tensors are q, k and v."""
-    q, k, v = strided[:3]
+@torch.library.custom_op("attn_core::flash", mutates_args=["written"])
+def _launch(
+    read: list[Tensor], written: list[Tensor], mask: Tensor | None, bias: Tensor | None, causal: bool, scale: float
+) -> None:
+    """The kernel of the forward pass, or the two of the backward pass, as an operator of PyTorch."""
+    q, k, v, *others = (x if x.stride(-1) == 1 else x.contiguous() for x in read)
     shape = (*q.shape[:3], k.shape[2])
     limits: tuple[Any, ...] = ()
     for x in (mask, bias):
@@ -185,5 +130,18 @@ def _arguments(
     sizes: tuple[int, ...] = ()
     for size in (q.shape[3], v.shape[3]):
         sizes += size, max(16, triton.next_power_of_2(size))
-    strides = tuple(x.stride() for x in strided)
-    return (limits, shape[1:], scale * kernels.LOG2_E.value, strides), (shape[1] // k.shape[1], causal, *sizes)
+
+    def run(kernel: Any, block: str, owner: Tensor, strided: tuple[Tensor, ...], by_row: tuple[Tensor, ...]) -> None:
+        """``owner`` is q or k, of which a program has a tile; ``given`` and ``SHAPE`` are those of the kernels."""
+        batch, heads, length = owner.shape[:3]
+        given = limits, shape[1:], scale * kernels.LOG2_E.value, tuple(x.stride() for x in strided)
+        programs = lambda chosen: (triton.cdiv(length, chosen[block]) * heads * batch,)  # noqa: E731
+        kernel[programs](*strided, *by_row, given, (shape[1] // k.shape[1], causal, *sizes))
+
+    with torch.cuda.device_of(q):
+        if others:
+            (grad, out, logsumexp), (dq, dk, dv, delta) = others, written
+            run(_backward_q, "BLOCK_T", q, (q, k, v, grad, out, dq), (logsumexp, delta))
+            run(_backward_kv, "BLOCK_S", k, (q, k, v, grad, dk, dv), (logsumexp, delta))
+        else:
+            run(_forward, "BLOCK_T", q, (q, k, v, written[0]), (written[1],))

@@ -1,17 +1,16 @@
 # mypy: disable-error-code="no-untyped-def"
 """The kernels of FlashAttention-2 in Triton, for ``mechanisms/flash_triton.py``: forward, and backward in two.
 
-A program owns one tile of queries or of keys and walks over the tiles of the other side, so programs share nothing and
-every sum has a fixed order. Most tiles lie wholly below the diagonal and within the sequence, and nothing is hidden in
-them. A second loop goes over these tiles and checks no limits. Exponents are to base 2.
+A program owns one tile of queries or of keys and walks over the tiles of the other side, so every sum has a fixed
+order. A second loop goes over the tiles that lie wholly below the diagonal and within the sequence, and checks no
+limits. Exponents are to base 2.
 
 ``given`` is ``(limits, sizes, scale, strides)``: mask and bias, each with its strides or two None; ``(heads, queries,
 keys)``; the scale times log2(e); the strides of the tensors with four axes, in the order of the arguments. ``SHAPE`` is
 the number of query heads a key head, ``causal``, and the head sizes of q and v, each with the power of two that holds
-it. The rows of a matrix may lie anywhere in memory, but the entries of a row lie side by side.
+it. The entries of a row lie side by side in memory.
 
-Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 (each output is rescaled once, at the end; whole
-tiles below the diagonal need no mask) and 3.2 (who owns which tile).
+Source: Dao et al. 2022, algorithms 1 and 4; Dao 2023, sections 3.1 and 3.2.
 """
 
 import os
@@ -56,10 +55,7 @@ def write(matrix, tile, first, count, stride, ROWS: tl.constexpr, SIZE: tl.const
 
 @triton.jit
 def _limit(scores, rows, columns, limits, sizes, batch, head, CAUSAL: tl.constexpr):
-    """Scores with the bias added, and −inf where a query (``rows``) may not see a key (``columns``), or is none.
-
-    Rows lie along one axis of the scores and columns along the other: the backward pass has them transposed.
-    """
+    """Scores with the bias added, and −inf where a query (``rows``) may not see a key (``columns``), or is none."""
     mask, mask_strides, bias, bias_strides = limits
     visible = (rows < sizes[1]) & (columns < sizes[2])
     if CAUSAL:
@@ -198,10 +194,7 @@ def backward_q(
 def backward_kv(
     q, k, v, grad, dk, dv, logsumexp, delta, given, SHAPE: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr
 ):
-    """One tile of keys: the gradients of its keys and values, summed over all query heads that read them.
-
-    Scores are transposed here, keys by queries, so that both sums are products from the left.
-    """
+    """One tile of keys: the gradients of its keys and values, over all query heads. Scores are keys by queries here."""
     limits, sizes, scale, strides = given
     heads, queries, keys = sizes
     GROUP: tl.constexpr = SHAPE[0]

@@ -1,8 +1,7 @@
 """Linear attention: keys and values are written into a matrix of fixed size, which the queries read.
 
 Without a softmax, the sum over keys of (q·k) v is q times a matrix S, the sum of the products k vᵀ. S is a state that
-each token updates, so a step takes the same time after any number of tokens. What the update does to the old state
-tells the family apart: nothing (linear attention), a decay, or the delta rule, which first erases what S holds at k.
+each token updates, so a step takes the same time after any number of tokens.
 """
 
 import math
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_key_mask, contract, kind, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, contract, kind, without_autocast
 
 CHUNK, CHANNEL_CHUNK = 64, 16
 """Tokens in a chunk at most; the second, if each channel has its own decay: that takes a tensor (chunk, chunk, D)."""
@@ -47,11 +46,7 @@ def linear_attention_step(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """One token: what its queries read from the state, once its key and value are written into it.
-
-    Shapes: ``q (B, H, D)``, ``k (B, G, D)``, ``v (B, G, Dv)``, ``state (B, G, D, Dv)``; ``log_decay (B, G)`` or
-    ``(B, G, D)``, ``beta (B, G)``. Returns the output ``(B, H, Dv)`` and the new state.
-    """
+    """``linear_attention`` of one token, whose axis T is left out: the output ``(B, H, Dv)`` and the new state."""
     if log_decay is not None:
         state = state * (log_decay if log_decay.dim() == 3 else log_decay[..., None]).exp()[..., None]
     if beta is not None:  # the delta rule writes what the state lacks of the value
@@ -77,41 +72,38 @@ def linear_attention(
 
         S ← exp(log_decay) S,    S ← S + k uᵀ,    out = scale · Sᵀ q,
 
-    where ``u`` is the value ``v``, or with ``beta`` the delta rule's ``beta · (v − Sᵀ k)``. With neither, this is
-    linear attention. A decay for each head gives RetNet; one for each head and token, the state-space dual of Mamba-2;
-    one for each entry of the key as well, gated linear attention. ``beta`` gives the delta rule; ``beta`` and a decay,
-    gated DeltaNet, or Kimi delta attention if each entry of the key has its own decay.
+    where ``u`` is the value ``v``, or with ``beta`` the delta rule's ``beta · (v − Sᵀ k)``. A decay for each head gives
+    RetNet; one for each head and token, the state-space dual of Mamba-2; one for each entry of the key as well, gated
+    linear attention. ``beta`` and a decay give gated DeltaNet, or with a decay for each entry Kimi delta attention.
 
-    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``, G a divisor of H; ``log_decay (B, G, T)`` or
-    ``(B, G, T, D)``, at most 0 (below −100, it counts as −100); ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of
-    length 1; ``state``, zeros by default. ``scale`` is 1/√D by default. Sums are kept in float32 at least; the state
-    is returned in that dtype.
+    Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; ``log_decay (B, G, T)`` or ``(B, G, T, D)``,
+    at most 0 (below −100, it counts as −100); ``beta (B, G, T)``, from 0 to 1 (or to 2) for keys of length 1;
+    ``state``, zeros by default. Sums are kept in float32 at least, and the state is returned in that dtype.
 
-    Without ``beta``, and with no decay or one for all entries of a key, the states of all chunks are summed at once, so
-    the number of operators does not depend on T. Otherwise the chunks are computed one after the other.
+    Without ``beta`` and a decay for each entry, the number of operators does not depend on T.
 
     Source: Katharopoulos et al. 2020, section 3.4; Sun et al. 2023 (RetNet), eq. 6; Yang et al. 2024 (GLA), section 4;
     Dao and Gu 2024, section 6; Schlag et al. 2021 (delta rule), eq. 24; Yang et al. 2024 (DeltaNet), section 3.2, and
     2025 (gated DeltaNet), section 3.3; Kimi Team 2025, section 3.
     """
-    scale = _checked(q, k, v, log_decay, beta, state, scale)
-    tokens, size = k.shape[2:]
+    scale, kept, dtype = contract(q, k, v, scale=scale).scale, q.dtype, accum_dtype(q)
+    batch, groups, tokens, size = k.shape
+    if q.shape[2] != tokens:
+        raise ValueError(f"q: expected {tokens} tokens, as k has, got {kind(q)}")
+    _check_given("log_decay", log_decay, q, (batch, groups, tokens), (batch, groups, tokens, size))
+    _check_given("beta", beta, q, (batch, groups, tokens))
+    _check_given("state", state, q, (batch, groups, size, v.shape[3]))
     each = log_decay is not None and log_decay.dim() == 4  # each entry of the key has its own decay
-    kept, dtype = q.dtype, accum_dtype(q)
-    if state is None:
-        state = k.new_zeros(*k.shape[:2], size, v.shape[3])
-    if tokens == 0:
-        state = state.to(dtype)
-        return (q.to(dtype).unflatten(1, (k.shape[1], -1)) @ state[:, :, None]).flatten(1, 2).to(kept), state
     with without_autocast(q):
+        state = k.new_zeros(batch, groups, size, v.shape[3], dtype=dtype) if state is None else state.to(dtype)
         # All chunks are equally long. Tokens that fill up the last have zero keys and no decay, so the state stays.
-        chunks = -(-tokens // (CHANNEL_CHUNK if each else CHUNK))
-        fill = -tokens % chunks
+        chunks = max(1, -(-tokens // (CHANNEL_CHUNK if each else CHUNK)))
+        fill = max(1, -(-tokens // chunks)) * chunks - tokens
         q, k, v = (functional.pad(x.to(dtype), (0, 0, 0, fill)).unflatten(2, (chunks, -1)) for x in (q, k, v))
-        q = q.unflatten(1, (k.shape[1], -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
+        q = q.unflatten(1, (groups, -1)) * scale  # (B, G, H / G, C, n, D): C chunks of n tokens
         if log_decay is None:
             if beta is None:  # nothing leaves the state
-                states = torch.cat((state.to(dtype)[:, :, None], k.mT @ v), 2).cumsum(2)
+                states = torch.cat((state[:, :, None], k.mT @ v), 2).cumsum(2)
                 out = q @ states[:, :, None, :-1] + (q @ k[:, :, None].mT).tril() @ v[:, :, None]
                 return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), states[:, :, -1]
             log_decay = torch.zeros_like(beta)
@@ -132,20 +124,19 @@ def linear_attention(
             solved = torch.linalg.solve_triangular(earlier, right, upper=False, unitriangular=True)
             written, erased = solved.split((v.shape[-1], size), -1)
         if each or erased is not None:
-            before, written, last = _in_turn(total, until_end, written, erased, state.to(dtype))
+            before, written, last = _in_turn(total, until_end, written, erased, state)
         else:
-            before, last = _all_at_once(total[..., 0], until_end @ v, state.to(dtype))
+            before, last = _all_at_once(total[..., 0], until_end @ v, state)
         own = _products(q, k[:, :, None], grown[:, :, None]).tril() @ written[:, :, None]
         out = (q * grown.exp()[:, :, None]) @ before[:, :, None] + own
     return out.flatten(1, 2).flatten(2, 3)[:, :, :tokens].to(kept), last
 
 
 class LinearAttention(Mechanism):
-    """Attention whose weights are products of features instead of exponentials, in time linear in the length.
+    """Attention in time linear in the length: the weight of a key is φ(q)·φ(k), divided by the sum of all.
 
-    The weight of a key is φ(q)·φ(k), divided by the sum of all, with φ(x) = elu(x) + 1, which is positive. A mask hides
-    the same keys from all heads and queries (``masks.padding``). It takes no bias and no scale: there are no scores to
-    add one to, and a factor cancels.
+    The features φ(x) = elu(x) + 1 are positive. A mask hides the same keys from all heads and queries
+    (``masks.padding``). It takes no bias and no scale: there are no scores to add one to, and a factor cancels.
 
     Source: Katharopoulos et al. 2020, eqs. 5 to 7.
     """
@@ -184,18 +175,13 @@ class LinearAttention(Mechanism):
         return out.to(call.q.dtype)
 
     def _check(self, call: Call) -> None:
-        if call.bias is not None:
-            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
+        call.refuse_pairs()
         if call.scale != 1 / math.sqrt(call.q.shape[3]):
             raise ValueError(f"scale: expected None, since a factor of all weights cancels, got {call.scale}")
-        check_key_mask(call.mask)
 
 
 def features(x: Tensor) -> Tensor:
-    """Positive features of the same shape: elu(x) + 1, without the rounding of a small number beside 1.
-
-    Source: Katharopoulos et al. 2020, eq. 7.
-    """
+    """Positive features of the same shape: elu(x) + 1, without the rounding of a small number beside 1."""
     return torch.where(x > 0, x + 1, x.clamp(max=0.0).exp())
 
 
@@ -237,30 +223,11 @@ def _in_turn(
     return torch.stack(before, 2), torch.stack(written, 2), state
 
 
-def _checked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    log_decay: Tensor | None,
-    beta: Tensor | None,
-    state: Tensor | None,
-    scale: float | None,
-) -> float:
-    """The scale; the arguments are those of ``linear_attention``."""
-    call = contract(q, k, v, scale=scale)
-    batch, groups, tokens, size = k.shape
-    if q.shape[2] != tokens:
-        raise ValueError(f"q: expected {tokens} tokens, as k has, got {kind(q)}")
-    expected = {
-        "log_decay": (log_decay, ((batch, groups, tokens), (batch, groups, tokens, size))),
-        "beta": (beta, ((batch, groups, tokens),)),
-        "state": (state, ((batch, groups, size, v.shape[3]),)),
-    }
-    for name, (x, shapes) in expected.items():
-        if x is None:
-            continue
-        if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.shape not in shapes:
-            raise ValueError(f"{name}: expected a floating tensor {' or '.join(map(str, shapes))}, got {kind(x)}")
-        if x.device != q.device:
-            raise ValueError(f"{name}: expected device {q.device}, as q's, got {x.device}")
-    return call.scale
+def _check_given(name: str, x: Tensor | None, q: Tensor, *shapes: tuple[int, ...]) -> None:
+    """``x`` is None, or floating, of one of these shapes, and on the device of ``q``."""
+    if x is None:
+        return
+    if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.shape not in shapes:
+        raise ValueError(f"{name}: expected a floating tensor {' or '.join(map(str, shapes))}, got {kind(x)}")
+    if x.device != q.device:
+        raise ValueError(f"{name}: expected device {q.device}, as q's, got {x.device}")

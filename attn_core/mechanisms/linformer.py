@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
 from attn_core.mechanisms.dense import attention
 
 
@@ -16,38 +16,29 @@ class Linformer(Mechanism):
     heads and queries (``masks.padding``): they are set to zero before they are mixed. Linformer takes no bias, and is
     never causal, because each mixture contains all keys.
 
-    The projections E and F, ``(G, slots, max_length)``, start with variance 1 / ``max_length``, so that mixtures of
-    independent keys are as large as the keys. By default all heads share one pair, G = 1; with ``num_kv_heads``, each
-    key-value head has its own. To share them among layers as well, give the same module to each: ``shared =
-    Linformer(512)``, then ``mechanism=lambda: shared``.
+    All heads share the projections E and F, ``(1, slots, max_length)``. They start with variance 1 / ``max_length``, so
+    that mixtures of independent keys are as large as the keys. To share them among layers as well, give the same module
+    to each: ``shared = Linformer(512)``, then ``mechanism=lambda: shared``.
 
     Source: Wang et al. 2020, eq. 7, and section 4 (what is shared).
     """
 
-    def __init__(self, max_length: int, slots: int = 256, *, num_kv_heads: int | None = None) -> None:
+    def __init__(self, max_length: int, slots: int = 256) -> None:
         super().__init__()
         check_integer("max_length", max_length)
         check_integer("slots", slots)
-        if num_kv_heads is not None:
-            check_integer("num_kv_heads", num_kv_heads)
-        shape = (1 if num_kv_heads is None else num_kv_heads, slots, max_length)
-        self.num_kv_heads = num_kv_heads
+        shape = (1, slots, max_length)
         self.key_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
         self.value_projection = nn.Parameter(torch.randn(shape) / math.sqrt(max_length))
 
     def attend(self, call: Call) -> Tensor:
         """``softmax(q (E k)ᵀ · scale) (F v)``; where the mask hides all keys of a row, the output is zeros."""
-        heads, keys = call.k.shape[1:3]
-        max_length = self.key_projection.shape[2]
+        keys, max_length = call.k.shape[2], self.key_projection.shape[2]
         if keys > max_length:
             raise ValueError(f"k: expected at most {max_length} keys, as the projections', got {keys}")
-        if self.num_kv_heads is not None and heads != self.num_kv_heads:
-            raise ValueError(f"k: expected {self.num_kv_heads} heads, one per projection, got {heads}")
         if call.causal:
             raise ValueError("causal: expected False, since each slot mixes all keys, got True")
-        if call.bias is not None:
-            raise ValueError("bias: expected None, since slots are no positions, got one")
-        check_key_mask(call.mask)
+        call.refuse_pairs()
         k, v = call.k, call.v
         if call.mask is not None:
             hidden = ~four_axes(call.mask).mT
@@ -57,12 +48,9 @@ class Linformer(Mechanism):
 
 
 def shorten(projection: Tensor, x: Tensor) -> Tensor:
-    """Mix the positions of ``x (B, G, S, D)`` into slots: ``(B, G, slots, D)``.
+    """Mix the positions of ``x (B, G, S, D)`` into slots: ``(B, G, slots, D)``, summed in float32 at least.
 
-    ``projection (G or 1, slots, n)`` has n ≥ S columns, of which the first S are used. The sums over positions are
-    made in float32 at least, and come back in the dtype of ``x``.
-
-    Source: Wang et al. 2020, eq. 7.
+    Of the columns of ``projection (1, slots, n)``, the first S are used.
     """
     dtype = accum_dtype(x)
     with without_autocast(x):

@@ -1,8 +1,8 @@
 """Reformer's attention: each query reads the keys that random hashes put near it, in O(n log n) instead of O(n²).
 
-Queries and keys are the same vectors. In each of several rounds they are hashed into buckets and sorted by bucket, and
-the sorted sequence is cut into chunks: a token attends to the tokens of its bucket in its own chunk and the one before.
-Over all rounds together, the output is exactly softmax attention over the pairs that meet in at least one round.
+In each of several rounds, tokens are hashed into buckets and sorted by bucket, and the sorted sequence is cut into
+chunks: a token attends to the tokens of its bucket in its own chunk and the one before. Over all rounds together, the
+output is exactly softmax attention over the pairs that meet in at least one round.
 """
 
 import functools
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, check_key_mask, four_axes, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
+from attn_core.derivatives import first_order, refuse_transforms
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.online import exponential_
 
@@ -30,21 +30,18 @@ class LSHAttention(Mechanism):
     """Attention within the buckets of a locality-sensitive hash, for queries that are also the keys.
 
     A call passes the same tensor as ``q`` and ``k`` (``MultiHeadAttention(share_query_key=True)`` does so). Keys are
-    brought to unit length; the score is ``scale · q·k/|k|``, with 1/√D by default as everywhere (the authors' code has
-    1). There are ``rounds`` hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold
-    ``bucket_size`` tokens on average. ``bucket_size`` is also the length of a chunk. Time and memory grow with
-    ``rounds · T · bucket_size``.
+    brought to unit length; the score is ``scale · q·k/|k|`` (the authors' code has a scale of 1). There are ``rounds``
+    hashes, each into ``num_buckets`` buckets, by default as many as let a bucket hold ``bucket_size`` tokens on
+    average. ``bucket_size`` is also the length of a chunk. Time and memory grow with ``rounds · T · bucket_size``.
 
-    Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Under
-    ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket instead, which these two chunks hold:
-    where chunks begin depends on the hashes of later tokens. A pair counts once, however many rounds let it meet. A
-    token sees itself only if it sees nothing else.
+    Token i sees token j where a round puts both into one bucket, and j into i's chunk or the one before. Where chunks
+    begin depends on later tokens, so under ``causal`` it sees the last ``bucket_size`` tokens before it in its bucket
+    instead. A pair counts once, however many rounds let it meet. A token sees itself only if it sees nothing else.
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
-    each call draws the same ones, for all rows and heads, until the attribute ``seed`` is set to another number. The
-    default number of buckets depends on the length: set it if a beginning is to be read as it is in the whole sequence.
-    As in ``flash_attention``, there are no derivatives beyond the first.
-    It takes no bias, and a mask that hides the same keys from all heads and queries.
+    each call draws the same ones, for all rows and heads. The default number of buckets depends on the length: set it
+    if a beginning is to be read as it is in the whole sequence. There are no derivatives beyond the first. A call takes
+    no bias, and a mask that hides the same keys from all heads and queries.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
     ours.
@@ -67,14 +64,12 @@ class LSHAttention(Mechanism):
         self.bucket_size, self.num_buckets, self.rounds, self.seed = bucket_size, num_buckets, rounds, seed
 
     def attend(self, call: Call) -> Tensor:
-        """Attend as the class says: ``q`` and ``k`` one tensor ``(B, H, T, D)``, ``v (B, H, T, Dv)``."""
-        q, k, v, mask, bias, causal, scale = call
+        """Attend as the class says."""
+        q, k, v, mask, _, causal, scale = call
         refuse_transforms("LSHAttention", q, v, mask)
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
-        if bias is not None:
-            raise ValueError("bias: expected None, got one; pairs that no bucket holds are never scored")
-        check_key_mask(mask)
+        call.refuse_pairs()
         if q.numel() == 0 or v.numel() == 0:
             return q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + v.sum())
         with without_autocast(q):
@@ -86,8 +81,8 @@ class LSHAttention(Mechanism):
             if hidden is not None:
                 buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
             layout = _sort(buckets, self._buckets(tokens), min(self.bucket_size, tokens), causal)
-            x, sizes = torch.cat((rows, keys, values), -1), (q.shape[3], q.shape[3], v.shape[3])
-            out = _Chunks.apply(x, sizes, layout, scale).to(q.dtype).unflatten(0, q.shape[:2])
+            x, sizes = torch.cat((rows, keys, values), -1).flatten(0, 1), (q.shape[3], q.shape[3], v.shape[3])
+            out = first_order("LSHAttention", _Chunks, x, sizes, layout, scale).to(q.dtype).view(*q.shape[:3], -1)
             return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
 
     def _buckets(self, tokens: int) -> int:
@@ -95,10 +90,7 @@ class LSHAttention(Mechanism):
 
     @torch.no_grad()
     def hash(self, x: Tensor) -> Tensor:
-        """The bucket of each vector in each round, by the nearest of the axes of a random rotation and their opposites.
-
-        Shapes: ``x (N, T, D)``; returns integers ``(N, rounds, T)`` below the number of buckets. Only directions count.
-        """
+        """The bucket ``(N, rounds, T)`` of each vector of ``x (N, T, D)``: the nearest axis of a random rotation."""
         tokens, size = x.shape[1:]
         buckets = self._buckets(tokens)
         if buckets == 1:
@@ -108,7 +100,7 @@ class LSHAttention(Mechanism):
 
 
 def _axes(seed: int, rounds: int, size: int, count: int) -> Tensor:
-    """The axes of each round's random rotation, and their opposites: ``(size, rounds · 2 · count)``."""
+    """The axes of each round's random rotation, in both directions: ``(size, rounds · 2 · count)``."""
     return torch.from_numpy(_drawn(seed, rounds, size, count))
 
 
@@ -165,7 +157,7 @@ def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
 
 
 @dataclass(frozen=True)
-class _ChunkedAttention:
+class _Chunks:
     """One call on rows of tokens, q, k and v side by side in ``x (N · T, n)``, tile by tile of chunks."""
 
     x: Tensor
@@ -173,8 +165,8 @@ class _ChunkedAttention:
     layout: _Layout
     scale: float
 
-    def forward(self) -> list[Tensor]:
-        """For each slot after the first chunk: the output, and the log-sum-exp of what the token sees in its round."""
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The output ``(N · T, Dv)``, and the log-sum-exp ``(N · T, R)`` of what a token sees in each round."""
         parts = []
         for here, window in self.tiles():
             q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
@@ -183,20 +175,26 @@ class _ChunkedAttention:
             fast = in_tiles(self.x.device)  # several times as fast on a CPU, but four launches
             logsumexp = scores.amax(-1) - weights.amax(-1).log() if fast else scores.logsumexp(-1)
             parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
-        return [part[0] if len(part) == 1 else torch.cat(part) for part in zip(*parts, strict=True)]
+        found, logsumexp = (x[0] if len(x) == 1 else torch.cat(x) for x in zip(*parts, strict=True))
+        slots, by_round = self.layout.slots, logsumexp[self.layout.slots]
+        out = functional.embedding_bag(slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
+        return out, by_round
 
-    def backward(self, given: tuple[Tensor, ...]) -> Tensor:
-        """The gradients of q, k and v side by side, for each slot after the first chunk.
+    def backward(self, out: Tensor, by_round: Tensor, d_out: Tensor) -> tuple[Tensor]:
+        """The gradients of q, k and v side by side.
 
-        ``given`` has for each token base, total, the sum D of dO ∘ O, and dO. With the weights P = exp(S − base) /
-        total of all rounds: dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
+        With the weights P = exp(S − base) / total of all rounds, and D the sum of dO ∘ O: dV = Pᵀ dO, dP = dO Vᵀ,
+        dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
         """
         tokens, chunk = self.layout.tokens, self.layout.chunk
-        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])
+        base = by_round.amax(1, keepdim=True)
+        total = (by_round - base).exp().sum(1, keepdim=True)
+        by_token = base, total, (d_out * out).sum(-1, keepdim=True), d_out
+        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])  # for each slot
         dq, dk, dv = gradient.split(self.sizes, 1)
         for here, window in self.tiles():
             q, k, v = self.x.index_select(0, tokens[window]).split(self.sizes, 1)
-            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in given)
+            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in by_token)
             weights = exponential_(self.scores(q, k, here, window).sub_(low)).div_(whole)
             d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
             dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
@@ -204,7 +202,7 @@ class _ChunkedAttention:
             for to, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
                 to[window][:-chunk] += part[:, :chunk].flatten(0, 1)
                 to[window][chunk:] += part[:, chunk:].flatten(0, 1)
-        return gradient[chunk:]
+        return (functional.embedding_bag(self.layout.slots, gradient[chunk:], mode="sum"),)  # summed over rounds
 
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """The slots of some chunks, and of their windows: the same with one chunk before."""
@@ -236,28 +234,3 @@ class _ChunkedAttention:
         shape[axis : axis + 1] = [shape[axis] // chunk - 1, 2 * chunk]
         stride[axis : axis + 1] = [chunk * stride[axis], stride[axis]]
         return x.as_strided(shape, stride)
-
-
-class _Chunks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, sizes: tuple[int, int, int], layout: _Layout, scale: float) -> Tensor:
-        found, logsumexp = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).forward()
-        by_round = logsumexp[layout.slots]
-        out = functional.embedding_bag(layout.slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
-        ctx.settings = sizes, layout, scale
-        ctx.save_for_backward(x, out, by_round)
-        return out.unflatten(0, x.shape[:2])
-
-    @staticmethod
-    @without_second_derivative("LSHAttention")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        x, out, by_round = saved
-        sizes, layout, scale = ctx.settings
-        with without_autocast(d_out):
-            rows = d_out.flatten(0, 1)
-            base = by_round.amax(1, keepdim=True)
-            total = (by_round - base).exp().sum(1, keepdim=True)
-            d_total = (rows * out).sum(-1, keepdim=True)
-            gradient = _ChunkedAttention(x.flatten(0, 1), sizes, layout, scale).backward((base, total, d_total, rows))
-            gradient = functional.embedding_bag(layout.slots, gradient, mode="sum")  # the sum over rounds
-        return gradient.view_as(x), None, None, None

@@ -9,12 +9,11 @@ from attn_core.contract import kind
 
 
 class OnlineSoftmax:
-    """Softmax attention that reads its keys tile by tile, and each of them once.
+    """Softmax attention that reads its keys tile by tile, in any order, and each of them once.
 
-    For each query it keeps the maximum of the scores so far, the sum of their exponentials and the sum of the values
-    weighted by them, both relative to that maximum. ``add`` takes in a tile, in any order; ``out`` and ``logsumexp``
-    then give what softmax over all keys so far gives. ``rows`` are the leading axes of the scores, one entry a query;
-    sums are kept in ``dtype``: float32, or float64 where the inputs have it.
+    For each query it keeps the maximum of the scores so far, and relative to that maximum the sum of their exponentials
+    and the sum of the values weighted by them. ``rows`` are the leading axes of the scores, one entry a query; sums are
+    kept in ``dtype``: float32, or float64 where the inputs have it.
 
     A score of −inf hides a key. A query that sees no key has an output of zeros and a ``logsumexp`` of −inf. Everything
     is computed in place, and no gradient is passed back.
@@ -64,9 +63,8 @@ class OnlineSoftmax:
 
 
 def exponential_(x: Tensor) -> Tensor:
-    """The exponential of ``x``, in place.
+    """The exponential of ``x``, in place, as a power of 2.
 
-    As a power of 2: on CPUs, PyTorch's ``exp`` takes 20 to 200 times as long where the result is 0 or next to it, as
-    the weight of a hidden or distant key is.
+    On CPUs, PyTorch's ``exp`` takes 20 to 200 times as long where the result is close to 0, as many weights are.
     """
     return x.mul_(math.log2(math.e)).exp2_()

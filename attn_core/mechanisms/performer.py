@@ -17,18 +17,16 @@ from attn_core.contract import (
     accum_dtype,
     check_flags,
     check_integer,
-    check_key_mask,
     kind,
+    transformed,
     without_autocast,
 )
-from attn_core.derivatives import transformed
 from attn_core.device import in_tiles, tile_limit
 from attn_core.mechanisms.dense import attend
 from attn_core.mechanisms.linear import shares
-from attn_core.mechanisms.performer_scan import scan
 
-CHUNK, CAUSAL_CHUNK = 512, 128
-"""How many keys or queries are summed at once, and in a causal chunk; they change rounding only."""
+CHUNK, CAUSAL_CHUNK, PAIRED = 512, 128, 16
+"""How many keys or queries are summed at once; the same in a causal chunk; and pair by pair, in ``_scan``."""
 SPREAD = 80.0
 """How many powers of 2 a feature of the keys may grow within a chunk: float32 reaches 2 ** −126, with 24 bits."""
 LOWEST = -1e37
@@ -38,19 +36,15 @@ LOWEST = -1e37
 class Performer(Mechanism):
     """Softmax attention estimated by ``features`` positive random features, in time linear in the length.
 
-    It takes no bias, and a mask that hides the same keys from all heads and queries (``masks.padding``).
+    The estimate of each exp(score) is positive and right on average. With q and k scaled by √scale each, its relative
+    variance is about exp(|q + k|²) / features, so it is accurate for norms below 1, for example entries with a standard
+    deviation of .25 at head size 64. At .5, 1024 features err about as much as uniform weights; at 1, far more.
 
-    The estimate of each exp(score) is positive and right on average, but with q and k scaled by √scale each, its
-    relative variance is about exp(|q + k|²) / features. It is accurate for norms below 1, for example
-    entries with a standard deviation of .25 at head size 64. At .5, 1024 features err about as much as uniform weights;
-    at 1, far more.
-
-    ``projection (features, D)`` is a buffer, drawn once, saved with the weights, and the same for all heads.
-    ``redraw()`` draws another one; a training loop may call it from time to time, so that the model does not adapt to
-    one draw. With ``orthogonal=False`` its rows are independent, which estimates less accurately.
+    ``projection (features, D)`` is a buffer, drawn once and the same for all heads. With ``orthogonal=False`` its rows
+    are independent, which estimates less accurately. A call takes no bias, and a mask that hides the same keys from all
+    heads and queries (``masks.padding``).
 
     Source: Choromanski et al. 2021, lemma 1 (positive features), section 2.4 (orthogonal ones), appendix B (causal).
-    The stabilisers and the chunks are ours.
     """
 
     projection: Tensor
@@ -71,10 +65,9 @@ class Performer(Mechanism):
         self.projection.copy_(draw(self.features, self.head_dim, generator=generator))
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
-        """The output, and the weights ``(B, H, T, S)`` that the features amount to, step by step.
+        """The output and the weights ``(B, H, T, S)``, step by step, through a tensor ``(B, H, T, S, features)``.
 
-        In place of each score stands the logarithm of the estimate of its exponential. Takes time and memory for a
-        tensor ``(B, H, T, S, features)``.
+        In place of each score stands the logarithm of the estimate of its exponential.
         """
         self._check(call)
         with without_autocast(call.q):
@@ -90,7 +83,7 @@ class Performer(Mechanism):
         return out.to(call.q.dtype), weights.to(call.q.dtype)
 
     def attend(self, call: Call) -> Tensor:
-        """The output alone: the same to rounding, in time and memory linear in T and S, on a CPU (see ``scan``)."""
+        """The output alone: the same to rounding, in time and memory linear in T and S, on a CPU (see ``_scan``)."""
         q, k, v, mask, _, causal, scale = call
         if q.numel() == 0 or k.numel() == 0:  # nothing to sum: the explicit path's empty products are the zeros
             return self.attend_with_weights(call)[0]
@@ -110,16 +103,11 @@ class Performer(Mechanism):
     def _check(self, call: Call) -> None:
         if call.q.shape[3] != self.head_dim:
             raise ValueError(f"q: expected head size {self.head_dim}, as the features', got {kind(call.q)}")
-        if call.bias is not None:
-            raise ValueError(f"bias: expected None, since there are no scores to add it to, got {kind(call.bias)}")
-        check_key_mask(call.mask)
+        call.refuse_pairs()
 
 
 def orthogonal_normal(rows: int, columns: int, *, generator: torch.Generator | None = None) -> Tensor:
     """A random matrix ``(rows, columns)`` of standard normal rows, orthogonal within each block of ``columns`` rows.
-
-    The blocks are independent, and the last one may be cut short. Each row by itself is distributed as a standard
-    normal vector, in direction and length.
 
     Source: Choromanski et al. 2021, section 2.4; Mezzadri 2007 (the signs that make the directions uniform).
     """
@@ -135,10 +123,9 @@ class _Keys:
     """Keys, and sums over the keys so far: of each feature times the values, and of the feature itself.
 
     The product of a key and ``directions (m, D)`` is the base-2 logarithm of its features, but for the term |k|².
-    ``highest (B, G, 1, m)`` is the largest logarithm so far, and ``sums (B, G, m, Dv + 1)`` are relative to it. What is
-    subtracted from the keys' logarithms is added to the queries', and a query's largest feature is then scaled to 1. So
-    the sum of its weights is at least 1 (2 ** −SPREAD if ``highest`` comes from a later key of its chunk): it cannot
-    vanish, and needs no small constant. These shifts cancel, so they need no gradients.
+    ``sums (B, G, m, Dv + 1)`` are relative to ``highest (B, G, 1, m)``, the largest logarithm so far, which is added to
+    the queries' logarithms. A query's largest feature is then scaled to 1. So the sum of its weights is at least 1
+    (2 ** −SPREAD if ``highest`` comes from a later key of its chunk). The shifts cancel, and take no gradients.
     """
 
     directions: Tensor
@@ -198,9 +185,8 @@ def _full(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
 def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
     """As ``_full``, but each query reads the keys up to its own: earlier chunks by their sums, its own key by key.
 
-    Within a chunk, the features of queries and keys are relative to the chunk's largest. Later keys then have no effect
-    on earlier queries, unless one is so large that the earlier keys round to zero beside it. In that case, and wherever
-    finding out would wait for a device or is not possible, ``scan`` sums the keys of the chunk.
+    Within a chunk, features are relative to the chunk's largest. If a later key is so much larger that the earlier ones
+    round to zero beside it, ``_scan`` sums the chunk. So it does where asking would wait for a device or is impossible.
     """
     queries, before = q.shape[3], keys.k.shape[2] - q.shape[3]
     first = min(max(-before, 0), queries)  # the queries that come before all keys
@@ -212,7 +198,7 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
         logarithms, values = keys.logarithms(seen), keys.values[:, :, seen]
         if not in_tiles(q.device) or transformed() or keys.spread(logarithms) > SPREAD:
             by_query = functional.linear(piece, directions)
-            out, keys.highest, keys.sums = scan(by_query, logarithms, values, keys.highest, keys.sums)
+            out, keys.highest, keys.sums = _scan(by_query, logarithms, values, keys.highest, keys.sums)
             parts.append(out)
             continue
         by_key = keys.rebase(logarithms)
@@ -221,3 +207,30 @@ def _causal(directions: Tensor, q: Tensor, keys: _Keys) -> list[Tensor]:
         parts.append((by_query @ keys.sums + own @ values).unflatten(2, piece.shape[2:4]))
         keys.sums = keys.sums + by_key.mT @ values
     return parts
+
+
+def _scan(by_query: Tensor, by_key: Tensor, values: Tensor, highest: Tensor, sums: Tensor) -> tuple[Tensor, ...]:
+    """What each query reads from the keys up to its own, ``(B, G, R, N, Dv)``; the new ``highest`` and ``sums``.
+
+    ``by_query (B, G, R, N, m)`` and ``by_key (B, G, N, m)`` are base-2 logarithms of features, of any size. A query's
+    features are relative to the largest logarithm that it sees itself. Within small chunks, exponents are computed pair
+    by pair; the sums before each chunk come from one product with a matrix of chunks by chunks for each feature. With
+    chunks of about the cube root of N, both take memory for about N ** (4 / 3) · m numbers a head.
+    """
+    tokens, size = by_key.shape[2], max(PAIRED, round(by_key.shape[2] ** (1 / 3)))
+    if fill := -tokens % size:  # queries whose output is cut off, and hidden keys
+        by_query, values = (functional.pad(x, (0, 0, 0, fill)) for x in (by_query, values))
+        by_key = functional.pad(by_key, (0, 0, 0, fill), value=-math.inf)
+    highest = torch.cat((highest.mT, by_key.detach().mT), -1).cummax(-1).values
+    by_query = by_query - (by_query.detach() + highest[:, :, None, :, 1:].mT).amax(-1, keepdim=True)
+    ends = highest[..., ::size]  # before each chunk, and after the last: (B, G, m, C + 1)
+    by_query, by_key, values = (x.unflatten(-2, (-1, size)) for x in (by_query, by_key, values))
+    later = torch.ones(size, size, dtype=torch.bool, device=values.device).triu(1)[..., None]
+    pairs = (by_query[..., :, None, :] + by_key[:, :, None, :, None]).masked_fill_(later, -math.inf).exp2_()
+    added = torch.exp2(by_key - ends[..., 1:].mT.unsqueeze(3)).mT @ values
+    sums = torch.cat((sums.unsqueeze(3), added.transpose(2, 3)), 3)  # (B, G, m, C + 1, Dv)
+    kept = (ends[..., None, :] - ends[..., None]).exp2_().tril()  # of sum j after chunk i
+    sums = (kept @ sums).transpose(2, 3)
+    read = torch.exp2(by_query + ends[..., :-1].mT[:, :, None, :, None]) @ sums[:, :, None, :-1]
+    out = (pairs.sum(-1) @ values[:, :, None] + read).flatten(3, 4)[:, :, :, :tokens]
+    return out, highest[..., -1:].mT, sums[:, :, -1]

@@ -11,11 +11,10 @@ from attn_core.mechanisms.dense import attention, weigh
 class SinkAttention(Mechanism):
     """Softmax attention in which each head has one more score, the same learned number for all queries.
 
-    What the softmax gives to it is taken from the keys and goes nowhere, so the weights of a query sum to less than 1
-    and a head can attend to nothing. ``sinks (H,)`` are the scores; they start at zero.
+    What the softmax gives to it is taken from the keys, so the weights of a query sum to less than 1, and a head can
+    attend to nothing. ``sinks (H,)`` are the scores; they start at zero.
 
-    The explicit path softmaxes over S + 1 scores and leaves out the last weight. The other one adds a key whose value
-    is zero, and calls ``attention`` with the scores as a bias: fused kernels do not compute a bias's gradient, so
+    The sink is a key whose value is zero, and whose score is a bias. Fused kernels compute no gradient of a bias, so
     training keeps the ``(B, H, T, S)`` weights, and decoding does not.
 
     Source: OpenAI 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2; Miller 2023 (a score of zero).
@@ -27,7 +26,7 @@ class SinkAttention(Mechanism):
         self.sinks = nn.Parameter(torch.zeros(num_heads))
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
-        """The output, and the weights ``(B, H, T, S)`` of the keys, whose rows sum to less than 1."""
+        """The output, and the weights ``(B, H, T, S)`` of the keys."""
         out, weights = weigh(self._with_sink(call))
         return out, weights[..., 1:]
 

@@ -7,16 +7,16 @@ masked. A tile holds whole rows of weights, so each row needs one softmax, which
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, group_by_kv_head, without_autocast
-from attn_core.derivatives import refuse_transforms, without_second_derivative
-from attn_core.device import in_tiles, tile_limit
-from attn_core.mechanisms.dense import weigh
+from attn_core.contract import Call, Mechanism, accum_dtype, check_integer
+from attn_core.derivatives import first_order
+from attn_core.device import in_tiles
+from attn_core.mechanisms.dense import attention, weigh
 
 TILE = 128
 """Rows of a tile that one key-value head has: queries times heads of its group."""
@@ -26,13 +26,14 @@ class SlidingWindow(Mechanism):
     """Softmax attention to the ``before`` keys before a query, its own, and the ``after`` keys after it.
 
     ``after`` is ``before`` by default: ``SlidingWindow(256)`` sees 256 keys on either side, 513 in all; a call with
-    ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key.
+    ``causal=True`` sees none after. With ``dilation`` d the window reaches d times as far and holds every d-th key;
+    such a window is computed as dense attention under a mask.
+
     Query i of T stands at position S − T + i of the S keys, as in the contract's causal mask. This does not hold in a
     cache whose rows differ in length, nor in cross-attention, so layers refuse a window there.
 
-    On a CPU, scores take memory for one tile; elsewhere for all windows at once, which is linear in the length. The
-    backward pass keeps only inputs and output; there are no other derivatives, as in ``flash_attention``.
-    A bias may not require a gradient.
+    On a CPU, scores take memory for one tile; elsewhere for all windows at once. The backward pass keeps only inputs
+    and output. There are no other derivatives, and a bias may not require a gradient.
 
     Source: Beltagy et al. 2020, section 3.1.
     """
@@ -56,20 +57,24 @@ class SlidingWindow(Mechanism):
         return near & (distance % self.dilation == 0)
 
     def attend(self, call: Call) -> Tensor:
-        """``attend_in_window`` with this module's window."""
-        return attend_in_window(call, self.before, self.after, self.dilation)
+        """``attend_in_window``, or ``attention`` under the window as a mask if there is a dilation."""
+        if self.dilation > 1:
+            return attention(**self._masked(call)._asdict())
+        return attend_in_window(call, self.before, self.after)
 
     def attend_with_weights(self, call: Call) -> tuple[Tensor, Tensor]:
         """The explicit path: dense attention under the window as a mask."""
+        return weigh(self._masked(call))
+
+    def _masked(self, call: Call) -> Call:
         window = self.allowed(call.q.shape[2], call.k.shape[2], device=call.q.device)
-        return weigh(call._replace(mask=window if call.mask is None else call.mask & window))
+        return call._replace(mask=window if call.mask is None else call.mask & window)
 
 
 def attend_in_window(
     call: Call,
     before: int,
     after: int,
-    dilation: int = 1,
     *,
     global_k: Tensor | None = None,
     global_v: Tensor | None = None,
@@ -77,55 +82,42 @@ def attend_in_window(
 ) -> Tensor:
     """``SlidingWindow`` of a checked call, with N more keys that every query sees, in one softmax with its window's.
 
-    Shapes: ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and ``global_mask`` broadcastable to ``(B, H, T, N)``,
-    True = may attend; neither ``causal`` nor ``mask`` concerns them. Mask and bias are read in the shape that they
-    have, unless there is a dilation, which copies them.
+    Shapes: ``global_k (B, G, N, D)``, ``global_v (B, G, N, Dv)`` and ``global_mask (B, N)``, True = may attend; neither
+    ``causal`` nor ``mask`` concerns them.
     """
     call.refuse_bias_gradient()
-    refuse_transforms("SlidingWindow", *call[:5], global_k, global_v)
     q, k, v, _, _, causal, scale = call
     if global_k is None or global_v is None:
         global_k, global_v = k[:, :, :0], v[:, :, :0]
     grouped, mask, bias = call.group_by_kv_head()
-    global_mask, longest = group_by_kv_head(global_mask, k.shape[1]), max(q.shape[2], k.shape[2], 1)
+    longest = max(q.shape[2], k.shape[2], 1)
     settings = min(before, longest), 0 if causal else min(after, longest), scale
-    step = min(dilation, longest)
-    if step == 1:
-        out: Tensor = _SlidingWindow.apply(grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings)
-        return out.flatten(1, 2)
-    # With dilation d, a query sees only keys of its own class, whose positions lie d apart. Within a class the window
-    # has no dilation, so the d classes become further rows of the batch.
-    batch, queries, keys = q.shape[0], q.shape[2], k.shape[2]
-    if mask is None and keys % step:  # to hide the zeros that fill up the classes
-        mask = torch.ones(1, 1, 1, 1, keys, dtype=torch.bool, device=q.device)
-    bands = [_by_class(x, step, x.dim() - 2).movedim(-2, 1).flatten(0, 1) for x in (grouped, k, v)]
-    bands += [x.repeat_interleave(step, 0) for x in (global_k, global_v)]
-    pairs = [_pairs_by_class(x, step, batch, keys) for x in (mask, bias)]
-    if global_mask is not None:
-        one = global_mask.unsqueeze(4) if global_mask.shape[3] == 1 else _by_class(global_mask, step, 3)
-        global_mask = one.expand(batch, -1, -1, -1, step, -1).movedim(4, 1).flatten(0, 1)
-    out = _SlidingWindow.apply(*bands, *pairs, global_mask, *settings)
-    return out.unflatten(0, (batch, step)).movedim(1, -2).flatten(-3, -2)[..., -queries % step :, :].flatten(1, 2)
+    return first_order(
+        "SlidingWindow", _Band, grouped, k, v, global_k, global_v, mask, bias, global_mask, *settings
+    ).flatten(1, 2)
 
 
 class _Tile(NamedTuple):
-    """Rows of the batch, queries and keys; how many blocks of how many queries; the first key of the first window."""
+    """Some rows of the batch, some queries, and the keys that exist in their windows.
+
+    The queries form ``blocks`` blocks of ``size``. If there are several, each block meets ``before + after + size``
+    keys, and zeros stand for the ``left`` and ``right`` keys that the first and the last block lack. The first query
+    sees the keys of its block from the one with the number ``low`` on.
+    """
 
     rows: slice
     queries: slice
     keys: slice
     blocks: int
     size: int
+    left: int
+    right: int
     low: int
 
 
 @dataclass(frozen=True)
 class _Band:
-    """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; the masks and the bias with five axes.
-
-    In a tile with several blocks, each block meets ``before`` + ``after`` + its own size keys. Those of the first and
-    the last block that do not exist are filled up with zeros, and hidden.
-    """
+    """One call: q ``(B, G, H/G, T, D)``; keys and values ``(B, G, S, n)``; mask and bias with five axes."""
 
     q: Tensor
     k: Tensor
@@ -143,18 +135,19 @@ class _Band:
         """On a CPU a block of queries in one row of the batch; elsewhere all at once. A tile has all heads."""
         batch, _, group, queries, _ = self.q.shape
         keys, width = self.k.shape[2], self.before + self.after
-        blocks = tile_limit(1, self.q.device)
-        rows = tile_limit(max(1, TILE // max(group * queries, 1)), self.q.device)
-        size = max(1, TILE // group) if blocks == 1 else max(TILE // group, width, 1)
-        blocks = min(blocks, -(-queries // size))
+        size, blocks, rows = max(1, TILE // group), 1, max(1, TILE // max(group * queries, 1))
+        if not in_tiles(self.q.device):
+            size = max(size, width)
+            blocks, rows = max(1, -(-queries // size)), max(1, batch)
         for b in range(0, batch, rows):
-            for start in range(0, queries, size * max(blocks, 1)):
+            for start in range(0, queries, size * blocks):
                 stop = min(start + size * blocks, queries)
+                count = size * blocks if blocks > 1 else stop - start
                 low = start + keys - queries - self.before
                 first = max(low, 0)
-                end = min(low + (size * blocks if blocks > 1 else stop - start) + width, keys)
-                tile = slice(b, min(b + rows, batch)), slice(start, stop), slice(first, max(first, end))
-                yield _Tile(*tile, blocks, size if blocks > 1 else stop - start, low)
+                end = max(first, min(low + count + width, keys))
+                beyond = (first - low, low + count + width - end, 0) if blocks > 1 else (0, 0, low - first)
+                yield _Tile(slice(b, b + rows), slice(start, stop), slice(first, end), blocks, count // blocks, *beyond)
 
     def weights(self, tile: _Tile, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor | None]:
         """The weights ``(b, G, blocks, rows, N + keys)`` of a tile, global keys first; which rows are empty."""
@@ -162,7 +155,7 @@ class _Band:
         scores = q @ k.mT
         by_head = scores.unflatten(3, (-1, tile.size))
         if self.global_mask is not None:
-            by_head[..., :shared].masked_fill_(~self.part(self.global_mask, tile, near=False), -math.inf)
+            by_head[..., :shared].masked_fill_(~self.global_mask[tile.rows, None, None, None, None], -math.inf)
         near = by_head[..., shared:]
         # Unless one of these holds, each query sees its own key.
         maybe_empty = self.bias is not None or self.q.shape[3] > self.k.shape[2] or tile.blocks > 1
@@ -176,14 +169,13 @@ class _Band:
                 maybe_empty = True
         if tile.blocks > 1:
             exist = torch.zeros(tile.keys.stop - tile.keys.start, dtype=torch.bool, device=q.device)
-            beyond = functional.pad(exist, self.missing(tile), value=True).unfold(0, near.shape[5], tile.size)
+            beyond = functional.pad(exist, (tile.left, tile.right), value=True).unfold(0, near.shape[5], tile.size)
             near.masked_fill_(beyond[:, None, None], -math.inf)
         # Row r sees the columns from low + r to high + r: hide the two corners beyond.
-        low = 0 if tile.blocks > 1 else tile.low - tile.keys.start
-        high, (rows, columns) = low + self.before + self.after, near.shape[4:]
-        end, start = max(low + rows - 1, 0), max(high + 1, 0)
+        high, (rows, columns) = tile.low + self.before + self.after, near.shape[4:]
+        end, start = max(tile.low + rows - 1, 0), max(high + 1, 0)
         corner = torch.ones(rows, columns, dtype=torch.bool, device=q.device)
-        near[..., :end].masked_fill_(corner[:, :end].tril(low - 1), -math.inf)
+        near[..., :end].masked_fill_(corner[:, :end].tril(tile.low - 1), -math.inf)
         near[..., start:].masked_fill_(corner[:, start:].triu(high + 1 - start), -math.inf)
         if not maybe_empty or scores.shape[4] == 0:
             return torch.softmax(scores, -1), None
@@ -203,43 +195,31 @@ class _Band:
 
     def keys(self, shared: Tensor, near: Tensor, tile: _Tile) -> Tensor:
         """The global keys or values and those of each block: ``(b, G, blocks, N + keys, n)``."""
-        part = _pad(near[tile.rows, :, tile.keys].to(accum_dtype(self.q)), 2, *self.missing(tile))
+        part = _pad(near[tile.rows, :, tile.keys].to(accum_dtype(self.q)), 2, tile.left, tile.right)
         part = part.unfold(2, part.shape[2] - (tile.blocks - 1) * tile.size, tile.size).mT
         if shared.shape[2] == 0:
             return part
         return torch.cat((shared[tile.rows, :, None].to(part.dtype).expand(-1, -1, tile.blocks, -1, -1), part), 3)
 
-    def missing(self, tile: _Tile) -> tuple[int, int]:
-        """How many keys of the first and the last block's windows do not exist; one block alone leaves them out."""
-        if tile.blocks == 1:
-            return 0, 0
-        high = tile.low + tile.blocks * tile.size + self.before + self.after
-        left = tile.keys.start - tile.low
-        return left, high - tile.low - left - (tile.keys.stop - tile.keys.start)
-
     def add_windows(self, total: Tensor, tile: _Tile, part: Tensor) -> None:
         """Add to ``total (B, G, S, n)`` the blocks' parts for their keys, ``part (b, G, blocks, keys, n)``."""
         target = total[tile.rows, :, tile.keys]
         if tile.blocks > 1:
-            left, right = self.missing(tile)
-            shape = [*target.shape[:2], left + target.shape[2] + right, target.shape[3]]
+            shape = [*target.shape[:2], tile.left + target.shape[2] + tile.right, target.shape[3]]
             part = torch.ops.aten.unfold_backward(part.mT, shape, 2, part.shape[3], tile.size)
-            target += part[:, :, left : left + target.shape[2]]
+            target += part[:, :, tile.left : tile.left + target.shape[2]]
         else:
             target += part[:, :, 0]
 
-    def part(self, x: Tensor, tile: _Tile, *, near: bool = True) -> Tensor:
-        """A tile of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay to be broadcast.
-
-        A view of the blocks along the diagonal; with ``near`` False the last axis counts the global keys.
-        """
+    def part(self, x: Tensor, tile: _Tile) -> Tensor:
+        """A view of the blocks of a mask or a bias ``(b, G, blocks, H/G, queries, keys)``; axes of size 1 stay."""
         x = x[tile.rows if x.shape[0] > 1 else slice(None)]
-        by_query, by_key = x.shape[3] > 1, near and x.shape[4] > 1
+        by_query, by_key = x.shape[3] > 1, x.shape[4] > 1
         if by_query:
             x = x[:, :, :, tile.queries]
             x = _pad(x, 3, 0, tile.blocks * tile.size - x.shape[3])
         if by_key:
-            x = _pad(x[..., tile.keys], 4, *self.missing(tile))
+            x = _pad(x[..., tile.keys], 4, tile.left, tile.right)
         batch, heads, group, _, keys = x.shape
         if by_key and tile.blocks > 1:
             keys = tile.size + self.before + self.after
@@ -248,7 +228,7 @@ class _Band:
         shape = batch, heads, tile.blocks, group, tile.size if by_query else 1, keys
         return x.as_strided(shape, (one, two, step, three, down, right))
 
-    def forward(self) -> Tensor:
+    def forward(self) -> tuple[Tensor]:
         """The output ``(B, G, H/G, T, Dv)``."""
         batch, heads, group, length, _ = self.q.shape
         # In memory the heads of a query lie side by side, as the projection after them reads them.
@@ -260,7 +240,7 @@ class _Band:
             if empty is not None:  # a weight of 0 is not enough: 0 · NaN is NaN
                 rows.masked_fill_(empty, 0.0)
             self.write(out, tile, rows)
-        return out
+        return (out,)
 
     def backward(self, out: Tensor, d_out: Tensor) -> list[Tensor]:
         """The gradients of q, of keys and values, and of the global ones: see ``flash`` for the formulas."""
@@ -283,38 +263,6 @@ class _Band:
         return [dq, *(x.to(self.k.dtype) for x in (dk, dv, d_global_k, d_global_v))]
 
 
-class _SlidingWindow(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        tensors, ctx.settings = arguments[:8], arguments[8:]
-        with without_autocast(tensors[0]):
-            out = _Band(*arguments).forward()
-        ctx.save_for_backward(*tensors, out)
-        return out
-
-    @staticmethod
-    @without_second_derivative("SlidingWindow")
-    def backward(ctx: Any, saved: tuple[Any, ...], d_out: Tensor) -> tuple[Tensor | None, ...]:
-        *tensors, out = saved
-        with without_autocast(d_out):
-            gradients = _Band(*tensors, *ctx.settings).backward(out, d_out)
-        return *gradients, *[None] * 6
-
-
 def _pad(x: Tensor, axis: int, left: int, right: int) -> Tensor:
     """``x`` with so many zeros before and after it on this axis; ``x`` itself if there are none to add."""
     return functional.pad(x, [0, 0] * (x.dim() - 1 - axis) + [left, right]) if left or right else x
-
-
-def _by_class(x: Tensor, step: int, axis: int) -> Tensor:
-    """Split this axis into ``(ceil(n / step), step)``, with zeros in front: tokens of one class lie ``step`` apart."""
-    return _pad(x, axis, -x.shape[axis] % step, 0).unflatten(axis, (-(-x.shape[axis] // step), step))
-
-
-def _pairs_by_class(x: Tensor | None, step: int, batch: int, keys: int) -> Tensor | None:
-    """A mask or a bias ``(B, G, H/G, T, S)`` for queries and keys of the same class: ``(B · step, …)``."""
-    if x is None:
-        return None
-    x = _by_class(x.expand(*x.shape[:4], keys), step, 4)
-    x = x.unsqueeze(4) if x.shape[3] == 1 else _by_class(x, step, 3)
-    return x.expand(batch, -1, -1, -1, step, -1, -1).diagonal(0, 4, 6).movedim(-1, 1).flatten(0, 1)

@@ -18,7 +18,7 @@ from tests.interpreter import INTERPRETED, interpreted, run_interpreted
 pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
 
 from attn_core.mechanisms import flash_triton  # noqa: E402
-from attn_core.mechanisms.flash_triton import _attend, _pull_back  # noqa: E402
+from attn_core.mechanisms.flash_triton import _launch  # noqa: E402
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
@@ -181,16 +181,18 @@ def test_length_zero(queries, keys):
 
 
 @interpreted
-def test_the_operators_keep_to_what_they_say_of_themselves():
-    q, k, v = inputs("small")
-    extras, settings = (torch.rand(9, 18) > 0.3, torch.randn(2, 1, 18)), (True, 0.3)
-    torch.library.opcheck(_attend, (q, k, v, *extras, *settings))
-    q, k, v = (x.detach() for x in (q, k, v))
-    out, logsumexp = _attend(q, k, v, *extras, *settings)
-    torch.library.opcheck(_pull_back, (torch.ones_like(out), q, k, v, *extras, out, logsumexp, *settings))
+def test_the_operator_keeps_to_what_it_says_of_itself():
+    q, k, v = (x.detach() for x in inputs("small"))
+    settings = torch.rand(9, 18) > 0.3, torch.randn(2, 1, 18), True, 0.3
+    out, logsumexp = torch.empty_like(q), torch.empty(q.shape[:3])
+    torch.library.opcheck(_launch, ([q, k, v], [out, logsumexp], *settings))
+    _launch([q, k, v], [out, logsumexp], *settings)
+    written = [torch.empty_like(x) for x in (q, k, v, logsumexp)]
+    torch.library.opcheck(_launch, ([q, k, v, torch.ones_like(out), out, logsumexp], written, *settings))
 
 
 @interpreted
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
 def test_it_compiles_whole():
     ours, plain = inputs("small"), inputs("small")
     compiled = torch.compile(flash_attention_triton, fullgraph=True, backend="aot_eager")
@@ -297,6 +299,7 @@ def test_float32_is_float32(size, causal):
 
 @pytest.mark.gpu
 @cuda
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
 def test_it_compiles_whole_on_the_device():
     tensors = [torch.randn(2, 4, 333, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     direction = torch.randn_like(tensors[0])

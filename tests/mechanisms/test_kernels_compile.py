@@ -20,7 +20,7 @@ from attn_core.cache.block_tables import StreamingWindow  # noqa: E402
 from attn_core.cache.paged_triton import split_attention  # noqa: E402
 from attn_core.contract import contract  # noqa: E402
 from attn_core.mechanisms.block_selection_triton import attend_to_blocks  # noqa: E402
-from attn_core.mechanisms.flash_triton import _attend  # noqa: E402
+from attn_core.mechanisms.flash_triton import flash_attention_triton  # noqa: E402
 
 HOPPER = SimpleNamespace(  # instead of a driver; its kernels are kept apart from those of real devices, 0, 1, …
     get_current_target=lambda: GPUTarget("cuda", 90, 32),
@@ -79,7 +79,7 @@ def test_every_kernel_compiles(launches, case, dtype):
     k, v = torch.zeros(2, batch, groups, keys, 64, dtype=dtype, requires_grad=True)
     mask = torch.ones(batch, 1, 1, keys, dtype=torch.bool) if limited else None
     bias = torch.zeros(heads, queries, keys, dtype=dtype) if limited else None
-    _attend(q, k, v, mask, bias, causal, 0.125)[0].sum().backward()
+    flash_attention_triton(contract(q, k, v, mask=mask, bias=bias, causal=causal)).sum().backward()
     chosen = torch.zeros(2, batch, groups, queries, blocks, dtype=torch.int64)
     attend_to_blocks(contract(q, k, v, mask=mask), *chosen, 64).sum().backward()
     table, lengths = torch.zeros(batch, 1, dtype=torch.int64), torch.full((batch,), keys)

@@ -27,7 +27,6 @@ DEFAULTS = {
     "Performer()": lambda call: Performer(call.q.shape[3]),
     "LSHAttention()": lambda call: LSHAttention(bucket_size=8),
     "Linformer": lambda call: Linformer(96, 3),
-    "Linformer, a projection a head": lambda call: Linformer(96, 4, num_kv_heads=call.k.shape[1]),
 }
 """As a reader makes them, where the table has smaller ones."""
 MAKERS = {name: one.make for name, one in MECHANISMS.items() if name not in TILES} | DEFAULTS

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attn_core import MultiHeadAttention, attention, device, masks
-from attn_core.mechanisms import performer, performer_scan
+from attn_core.mechanisms import performer
 from attn_core.mechanisms.performer import Performer, orthogonal_normal
 from tests import reference
 from tests.mechanisms.test_window import Largest
@@ -48,7 +48,7 @@ def small_chunks(request, monkeypatch):
     monkeypatch.setattr(device, "TILED", request.param)
     monkeypatch.setattr(performer, "CHUNK", 3)
     monkeypatch.setattr(performer, "CAUSAL_CHUNK", 4)
-    monkeypatch.setattr(performer_scan, "PAIRED", 2)
+    monkeypatch.setattr(performer, "PAIRED", 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

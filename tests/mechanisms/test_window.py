@@ -50,7 +50,7 @@ def test_global_keys_join_the_softmax_of_the_window(groups, queries, keys, tile)
     shapes = (2, 4, queries, 3), (2, groups, keys, 3), (2, groups, keys, 5)
     q, k, v = (torch.randn(shape, dtype=torch.float64) for shape in shapes)
     global_k, global_v = torch.randn_like(k[:, :, :3]), torch.randn_like(v[:, :, :3])
-    shown = torch.rand(q.shape[0], q.shape[1], q.shape[2], 3) > 0.5
+    shown = torch.rand(len(q), 3) > 0.5
     mask = torch.rand(len(q), 1, 1, k.shape[2]) > 0.5
     arguments = [x.detach().requires_grad_() for x in (q, k, v, global_k, global_v)]
 
@@ -59,7 +59,7 @@ def test_global_keys_join_the_softmax_of_the_window(groups, queries, keys, tile)
         return attend_in_window(contract(q, k, v, mask=mask), 2, 1, **shared)
 
     window_mask = (reference.window(q.shape[2], k.shape[2], 2, 1, 1) & mask).expand(*q.shape[:3], -1)
-    both = torch.cat((shown, window_mask), -1)
+    both = torch.cat((shown[:, None, None].expand(*q.shape[:3], -1), window_mask), -1)
     expected, _ = reference.attention(q, torch.cat((global_k, k), 2), torch.cat((global_v, v), 2), mask=both)
     assert (ours(*arguments) - expected).abs().max() < 1e-12
     assert torch.autograd.gradcheck(ours, arguments, atol=1e-7, fast_mode=True)

@@ -176,7 +176,7 @@ MECHANISMS: dict[str, Mechanism] = {
             lambda call, w=w: SlidingWindow(*w[:2], dilation=w[2]),
             within_the_window,
             by_position=True,
-            derivatives="first",
+            derivatives="first" if w[2] == 1 else "fused",  # with a dilation it is dense
         )
         for name, w in WINDOWS.items()
     },
@@ -190,15 +190,6 @@ MECHANISMS: dict[str, Mechanism] = {
         slack=3,
         weights=None,  # they are over slots
         derivatives="fused",
-    ),
-    "Linformer, a projection a head": Mechanism(
-        lambda call: learned(Linformer(9, 4, num_kv_heads=call.k.shape[1]), call),
-        over_mixtures,
-        PER_KEY | {"causal": False},
-        slack=3,
-        weights=None,
-        derivatives="fused",
-        heads_apart=False,  # they have matrices of their own
     ),
     "LinearAttention": Mechanism(
         lambda call: LinearAttention(), by_positive_features, PER_KEY | {"scale": False}, slack=3

@@ -83,18 +83,20 @@ def test_global_keys_join_the_window(call, size, data):
     seed, (batch, heads, queries, keys) = data.draw(st.integers(0, 999)), call.shape
     global_k = torch.randn(batch, call.k.shape[1], size, call.k.shape[3], generator=number(seed))
     global_v = torch.randn(batch, call.k.shape[1], size, call.v.shape[3], generator=number(seed, 1))
-    global_mask = torch.rand(batch, 1, 1, size, generator=number(seed, 2)) < 0.6
-    before, after, dilation = (data.draw(st.integers(low, 3)) for low in (0, 0, 1))
+    global_mask = torch.rand(batch, size, generator=number(seed, 2)) < 0.6
+    before, after = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3))
     seen_by_all = {"global_k": global_k, "global_v": global_v, "global_mask": global_mask}
     checked = contract(*call.tensors, **call.options)
-    found = attend_in_window(checked, before, after, dilation, **seen_by_all)
+    found = attend_in_window(checked, before, after, **seen_by_all)
     distance = torch.arange(keys) - torch.arange(queries)[:, None] - (keys - queries)
-    near = (distance >= -before * dilation) & (distance <= after * dilation) & (distance % dilation == 0)
+    near = (distance >= -before) & (distance <= after)
     if call.options["causal"]:
         near &= distance <= 0
     mask, bias = call.options.get("mask"), call.options.get("bias")
     near = near if mask is None else near & mask
-    joined = torch.cat([near.broadcast_to(call.shape), global_mask.expand(batch, heads, queries, size)], 3)
+    joined = torch.cat(
+        [near.broadcast_to(call.shape), global_mask[:, None, None].expand(batch, heads, queries, size)], 3
+    )
     if bias is not None:
         none = torch.zeros(batch, heads, queries, size)
         bias = torch.cat([bias.broadcast_to(call.shape).float(), none], 3)
