@@ -29,17 +29,17 @@ class Engine:
 
     The cache has ``num_blocks`` blocks of ``block_size`` tokens. Each ``step`` reads at most ``token_budget`` tokens,
     of decoding requests and of prompts together, in one call of the model without padding (``PackedKVCache``). With
-    ``prefix_caching``, prompts that begin alike share the blocks of their beginning (``PrefixTables``). ``decode``
-    turns token ids into text, for requests with stop strings. A ``drafter`` makes decoding speculative. ``pool`` is
-    what stores keys and values: ``QuantisedBlockPool`` does so in 8 bits. With a ``window`` every token attends to the
-    first and the last of those before it, and a request holds a bounded number of blocks.
+    ``prefix_caching``, prompts that begin alike share the blocks of their beginning (``PrefixTables``). A ``drafter``
+    makes decoding speculative. ``pool`` is what stores keys and values: ``QuantisedBlockPool`` does so in 8 bits. With
+    a ``window`` every token attends to the first and the last of those before it, and a request holds a bounded number
+    of blocks.
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
     A step either happens or does not, whatever is raised in it, an interrupt included: all requests and random
     generators are then as they were, but for requests that were preempted or admitted, and the step can be taken again.
-    What concerns one request alone, such as an error of ``decode`` or bad logits, ends that request with the error.
-    Functions that a step calls, ``decode`` for example, must not call the engine.
+    What concerns one request alone, such as an error of its sampler or bad logits, ends that request with the error.
+    Samplers and drafters must not call the engine.
 
     Raises:
         ValueError: if ``PagedModel`` refuses ``model``, a size is below 1, or ``token_budget`` (with drafts) or
@@ -57,10 +57,9 @@ class Engine:
         pool: type[BlockPool] = BlockPool,
         drafter: PromptLookup | None = None,
         window: StreamingWindow | None = None,
-        decode: Callable[[list[int]], str] | None = None,
     ) -> None:
         check_integer("token_budget", token_budget, at_least=1 + (drafter.num_tokens if drafter else 0))
-        self.model, self.drafter, self.prefix_caching, self.decode = model, drafter, prefix_caching, decode
+        self.model, self.drafter, self.prefix_caching = model, drafter, prefix_caching
         self.tables = PrefixTables(num_blocks, block_size)
         self.scheduler = Scheduler(self.tables, token_budget, window)
         check_integer("num_blocks", num_blocks, at_least=1 if window is None else self.scheduler.most_blocks)
@@ -80,8 +79,7 @@ class Engine:
         """Let a request wait. The completion grows with each ``step``.
 
         Raises:
-            ValueError: if a token or a bias is not of the vocabulary, the cache or the model's positions have too
-                little room, or there are stop strings and no ``decode``.
+            ValueError: if a token is not of the vocabulary, or the cache or the model's positions have too little room.
         """
         completion = self._checked(request)
         self._recover()
@@ -91,8 +89,7 @@ class Engine:
     def _checked(self, request: Request) -> Completion:
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
-        for name in ("prompt", "logit_bias"):
-            token_ids(name, list(getattr(request, name)), self.model.config.vocab_size)
+        token_ids("prompt", request.prompt, self.model.config.vocab_size)
         capacity = self.tables.num_blocks * self.tables.block_size
         room = getattr(self.model.embedding.positions, "max_length", math.inf)
         room = room if self.scheduler.window else min(room, capacity)
@@ -100,12 +97,10 @@ class Engine:
         if longest > room:
             parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
             raise ValueError(f"prompt: expected at most {room} tokens with those to come, got {longest}: {parts}")
-        if request.stop_strings and self.decode is None:
-            raise ValueError("stop_strings: expected an engine with decode, which turns ids into text, got one without")
         sampler = request.sampler
         if sampler is not None and request.seed is not None:
             sampler = replace(sampler, generator=torch.Generator(self._paged.device).manual_seed(request.seed))
-        return Completion(request, next(self._arrivals), sampler, self.decode)
+        return Completion(request, next(self._arrivals), sampler)
 
     def cancel(self, completion: Completion) -> None:
         """Finish a request here, if it has not finished, and free its blocks."""
@@ -116,9 +111,8 @@ class Engine:
     def stream(self, request: Request) -> Generator[int, None, None]:
         """Add a request; give its tokens as they come, while the others are served too.
 
-        Whoever stops iterating, or closes the stream, cancels the request. With stop strings, a token is given when it
-        is certain that it holds nothing of one: a token in which a stop string begins is not given, and
-        ``Completion.text`` has the text before that. Raises as ``add``, and whatever ended the request with an error.
+        To stop iterating, or to close the stream, cancels the request. Raises as ``add``, and whatever ended the
+        request with an error.
         """
         tokens = self._stream(self._checked(request))
         next(tokens)  # adds it; closing a generator that has not begun would not cancel the request
@@ -230,7 +224,6 @@ class Engine:
         for completion, own in zip(wanted, logits, strict=True):
             taken[completion] = []
             try:
-                own = completion.adjusted(own)
                 check_logits(own)
                 taken[completion] = verify(completion.sampler or argmax, own, completion.drafts)
             except Exception as error:  # only this request's logits or sampler are bad: the others go on
@@ -245,12 +238,6 @@ class Engine:
             if token in completion.request.stop_ids:
                 return "stop"
             completion.ids.append(token)
-            try:
-                if completion.stopped():
-                    return "stop"
-            except Exception as error:  # a function that is not ours; it must not stop the other requests
-                completion.error = error
-                return "error"
             if completion.room == 0:
                 return "length"
         return None if completion.error is None else "error"
@@ -266,9 +253,9 @@ class Engine:
             self.scheduler.add(completion)
             yield -1  # for ``stream``
             while True:
-                settled = completion.settled
-                yield from completion.ids[sent:settled]
-                sent = max(sent, settled)
+                new = completion.ids[sent:]
+                sent += len(new)
+                yield from new
                 if completion.error is not None:
                     raise completion.error
                 if completion.finish_reason is not None:

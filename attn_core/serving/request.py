@@ -1,13 +1,9 @@
 """What is asked of the engine, and what it answers."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
-from attn_core.contract import check_integer, is_number, kind, shown, token_ids
+from attn_core.contract import check_integer, kind, token_ids
 from attn_core.decode import Sampler
 from attn_core.decode.hypothesis import EOS
 
@@ -16,17 +12,13 @@ from attn_core.decode.hypothesis import EOS
 class Request:
     """A prompt, and how to continue it.
 
-    At most ``max_new_tokens`` tokens come, the one that stops it counted. Without a ``sampler`` each is the likeliest
-    one. ``seed`` gives the request a random generator of its own, so that its tokens do not depend on the other
-    requests. The text ends before a token of ``stop_ids``, by default <eos>, or with the token that completes one of
-    the ``stop_strings``. None of them counts until the text has ``min_tokens`` tokens: a stop id is not taken before,
-    and a stop string that is complete before does not end the text. ``logit_bias``, ``{id: number}``, is added to the
-    logits before a token is chosen; −inf forbids it.
+    At most ``max_new_tokens`` tokens come, the one that stops it counted. Without a ``sampler`` each is the most
+    probable one. ``seed`` gives the request a random generator of its own, so that its tokens do not depend on the
+    other requests. The text ends before a token of ``stop_ids``, by default <eos>.
 
     Raises:
-        ValueError: if the prompt is empty, an id is not an integer of at least 0, ``max_new_tokens`` is below 1,
-            ``min_tokens`` is above it, the sampler is not a ``Sampler``, a seed comes without one, a stop string is
-            empty or no string, or a bias is NaN, +inf or no number.
+        ValueError: if the prompt is empty, an id is not an integer of at least 0, ``max_new_tokens`` is below 1, the
+            sampler is not a ``Sampler``, or a seed comes without one.
     """
 
     prompt: Sequence[int]
@@ -34,9 +26,6 @@ class Request:
     sampler: Sampler | None = None
     seed: int | None = None
     stop_ids: Sequence[int] = (EOS,)
-    stop_strings: Sequence[str] = ()
-    min_tokens: int = 0
-    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("prompt", "stop_ids"):
@@ -44,97 +33,33 @@ class Request:
         if not self.prompt:
             raise ValueError("prompt: expected at least one token id, got none")
         check_integer("max_new_tokens", self.max_new_tokens)
-        check_integer("min_tokens", self.min_tokens, at_least=0, at_most=self.max_new_tokens)
         if self.sampler is not None and not isinstance(self.sampler, Sampler):
             raise ValueError(f"sampler: expected a Sampler, or None for the likeliest token, got {kind(self.sampler)}")
         if self.seed is not None:
             check_integer("seed", self.seed, at_least=0, at_most=2**63 - 1)
             if self.sampler is None:
                 raise ValueError(f"seed: expected a sampler to go with it, got {self.seed} and no sampler")
-        strings = self.stop_strings
-        listed = isinstance(strings, Sequence) and not isinstance(strings, str)
-        if not listed or not all(isinstance(s, str) and s for s in strings):
-            raise ValueError(f"stop_strings: expected strings that are not empty, got {shown(self.stop_strings)}")
-        object.__setattr__(self, "stop_strings", tuple(self.stop_strings))
-        bias = self.logit_bias
-        if not isinstance(bias, Mapping) or not all(is_number(x) and x < math.inf for x in bias.values()):
-            raise ValueError(f"logit_bias: expected {{id: number below infinity}}, got {shown(bias)}")
-        ids, numbers = token_ids("logit_bias", list(bias)), map(float, bias.values())
-        object.__setattr__(self, "logit_bias", dict(zip(ids, numbers, strict=True)))
 
 
 @dataclass(eq=False)
 class Completion:
     """A request's answer as it grows: ``ids`` are the new tokens so far.
 
-    ``finish_reason`` is None until the last has come, and then "stop" (a stop token or string), "length"
-    (``max_new_tokens``), "cancelled" or "error", which ``error`` explains. The other fields belong to the engine:
-    ``number`` is the order of arrival, ``decode`` the engine's, ``sequence`` holds its keys and values while it runs
-    (otherwise −1), ``drafts`` are read beyond its last token in the next step, ``last_step`` is the step that last
-    worked on it, and ``end`` is where in the text the stop string begins that ended it.
+    ``finish_reason`` is None until the last has come, and then "stop" (a stop token), "length" (``max_new_tokens``),
+    "cancelled" or "error", which ``error`` explains. The other fields belong to the engine: ``number`` is the order of
+    arrival, ``sequence`` holds its keys and values while it runs (otherwise −1), ``drafts`` are read beyond its last
+    token in the next step, and ``last_step`` is the step that last worked on it.
     """
 
     request: Request
     number: int
     sampler: Sampler | None
-    decode: Callable[[list[int]], str] | None = None
     ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     error: Exception | None = None
     sequence: int = -1
     drafts: list[int] = field(default_factory=list)
     last_step: int = -1
-    end: int | None = None
-
-    @property
-    def text(self) -> str | None:
-        """The new tokens so far as the engine's ``decode`` gives them, without the stop string that ended them.
-
-        ``ids`` are all tokens that came, the stop string's too. None where the engine has no ``decode``.
-        """
-        return None if self.decode is None else self._decoded(self.ids)[: self.end]
-
-    @property
-    def settled(self) -> int:
-        """How many of the new tokens hold nothing of a stop string, neither of the one that came nor of one begun."""
-        strings = self.request.stop_strings
-        if not strings or self.error is not None:
-            return len(self.ids)
-        text, end = self._decoded(self.ids), self.end
-        if end is None:
-            begun = [n for s in strings for n in range(1, len(s)) if text.endswith(s[:n])]
-            end = len(text) - (max(begun, default=0) if self.finish_reason is None else 0)
-        count = len(self.ids)
-        while count and len(self._decoded(self.ids[:count])) > end:
-            count -= 1
-        return count
-
-    def stopped(self) -> bool:
-        """Whether the last token has completed a stop string; notes where the first one begins."""
-        strings, least = self.request.stop_strings, self.request.min_tokens
-        if not strings or len(self.ids) < least:
-            return False
-        text, before = self._decoded(self.ids), len(self._decoded(self.ids[: least - 1])) if least > 1 else 0
-        # Where min_tokens has delayed the end, only a string that goes beyond the tokens before it counts.
-        found = [text.find(string, max(0, before - len(string) + 1)) for string in strings]
-        self.end = min((begin for begin in found if begin >= 0), default=None)
-        return self.end is not None
-
-    def adjusted(self, logits: Tensor) -> Tensor:
-        """Logits ``(K, V)`` of the next K tokens, with the bias and without ends that come too early."""
-        bias, ends = self.request.logit_bias, [i for i in self.request.stop_ids if i < logits.shape[-1]]
-        early = self.request.min_tokens - len(self.ids)
-        if bias or (ends and early > 0):
-            logits = logits.clone()
-            logits[:, list(bias)] += torch.tensor(list(bias.values()), dtype=logits.dtype, device=logits.device)
-            logits[: max(early, 0), ends] = -math.inf
-        return logits
-
-    def _decoded(self, ids: list[int]) -> str:
-        text = self.decode(ids) if self.decode is not None else None
-        if not isinstance(text, str):
-            raise ValueError(f"decode: expected a function that returns text, got {kind(text)}")
-        return text
 
     @property
     def tokens(self) -> list[int]:
