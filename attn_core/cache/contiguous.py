@@ -16,9 +16,6 @@ class KVCache(Cache):
     length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. ``value_dim`` is 0
     where keys serve as values, too, as in latent attention.
 
-    Raises:
-        ValueError: if a size is below 1 (``value_dim``: below 0).
-
     Source: Shazeer 2019, section 2.4 (incremental decoding).
     """
 
@@ -115,10 +112,8 @@ class KVCache(Cache):
         counts, before = self._grown(tokens, lengths), self.longest
         longest = max(counts)
         if longest > self.capacity:
-            raise ValueError(
-                f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {longest} "
-                f"with the {self._counts[counts.index(longest)]} that are cached"
-            )
+            found = f"{longest} with the {self._counts[counts.index(longest)]} that are cached"
+            raise ValueError(f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {found}")
         if lengths is None and self.uniform:  # half the time of an assignment to a slice
             self.keys.narrow(2, before, tokens).copy_(k)
             self.values.narrow(2, before, tokens).copy_(v)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.paged import BlockPool, paged_attention
+from attn_core.cache.paged import paged_attention
+from attn_core.cache.pools import BlockPool
 from attn_core.cache.protocol import Cache, CachedLayer
 from attn_core.contract import check_integer, shown
 from attn_core.mechanisms.dense import is_plain_softmax

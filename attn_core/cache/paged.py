@@ -1,45 +1,26 @@
-"""The paged key-value cache: keys and values in blocks, and attention that reads them through a block table.
+"""Attention that reads keys and values in blocks, through a block table.
 
-Which block holds which token is decided in ``block_tables``. One ``BlockTables`` serves a whole model, one
-``BlockPool`` each of its layers.
+Which block holds which token is decided in ``block_tables``; the blocks themselves are in ``pools``.
 """
 
 import math
-from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from attn_core import masks
-from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.paged_tiles import seen, tiled_attention
+from attn_core.cache.block_tables import StreamingWindow
 from attn_core.cache.protocol import check_like
-from attn_core.contract import check_integer, check_integers, check_lengths, check_scale, kind, without_autocast
+from attn_core.contract import accum_dtype, check_integers, check_lengths, check_scale, kind, without_autocast
 from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import attention
+from attn_core.mechanisms.online import OnlineSoftmax
 
+_TILE = 2**19
+"""Numbers in a tile of keys, values or scores at most: 2 MiB in float32, which stay in a core's cache."""
 
-def gathered_attention(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    table: Tensor,
-    lengths: Tensor,
-    *,
-    scale: float | None = None,
-    window: StreamingWindow | None = None,
-) -> Tensor:
-    """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
-    lengths_there = lengths.to(q.device, non_blocking=True)
-    longest, block_size = max(lengths.tolist(), default=0), keys.shape[2]
-    table = table[:, : -(-longest // block_size)]
-    slots = torch.arange(table.shape[1] * block_size, device=q.device)
-    used = slots < lengths_there[:, None]
-    blocks = table.where(used[:, ::block_size], 0)  # entries that are not used name block 0, which always exists
-    # (B, M, G, block_size, ·) to (B, G, S, ·), with zeros where nothing of the row lies
-    k, v = (store[blocks].transpose(1, 2).flatten(2, 3).where(used[:, None, :, None], 0.0) for store in (keys, values))
-    ends = lengths_there[:, None] + torch.arange(1 - q.shape[2], 1, device=q.device)
-    return attention(q, k, v, mask=seen(slots, ends, window)[:, None], scale=scale)
+_QUERY_TILE = 128
+"""Queries of a row at most that read the cache together, which bounds what is kept for them."""
 
 
 def paged_attention(
@@ -67,9 +48,9 @@ def paged_attention(
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length.
 
     On a CPU the cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one
-    block where that is more), and so do the scores. Half precision is converted tile by tile. On CUDA, few queries read
-    the blocks where they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once, as in
-    ``gathered_attention``. With ``lengths`` on the CPU nothing waits for the device.
+    block where that is more), and so do the scores. On CUDA, few queries read the blocks where they lie
+    (``paged_triton.split_attention``). Elsewhere all rows are gathered at once, as in ``gathered_attention``. With
+    ``lengths`` on the CPU nothing waits for the device.
 
     Raises:
         ValueError: if a shape, dtype or device does not fit, a length is out of range, or a tensor requires a gradient.
@@ -80,16 +61,13 @@ def paged_attention(
     _check(q, keys, values, table, lengths)
     check_scale(scale)
     scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
+    attend = tiled_attention if in_tiles(q.device) else gathered_attention
     if q.device.type == "cuda":
         from attn_core.cache.paged_triton import split_attention, suits  # triton may be absent
 
-        if suits(q, keys, values):
-            with torch.no_grad():
-                return split_attention(q, keys, values, table, lengths, scale, window=window)
-    if not in_tiles(q.device):
-        with torch.no_grad(), without_autocast(q):
-            return gathered_attention(q, keys, values, table, lengths, scale=scale, window=window)
-    return tiled_attention(q, keys, values, table, lengths, scale, window)
+        attend = split_attention if suits(q, keys, values) else attend
+    with torch.no_grad(), without_autocast(q):  # autocast would take the products back to half precision
+        return attend(q, keys, values, table, lengths, scale=scale, window=window)
 
 
 def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor) -> None:
@@ -110,104 +88,104 @@ def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tens
     check_lengths(lengths, batch)
 
 
-def _check_range(name: str, blocks: Tensor, end: int) -> None:
-    """Every one of ``blocks`` exists: PyTorch would take −1 for the last one."""
-    if blocks.numel() and not 0 <= (low := int(blocks.min())) <= (high := int(blocks.max())) < end:
-        raise ValueError(f"{name}: expected blocks from 0 to {end - 1}, got {low if low < 0 else high}")
+def gathered_attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float | None = None,
+    window: StreamingWindow | None = None,
+) -> Tensor:
+    """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
+    lengths_there = lengths.to(q.device, non_blocking=True)
+    longest, block_size = max(lengths.tolist(), default=0), keys.shape[2]
+    table = table[:, : -(-longest // block_size)]
+    slots = torch.arange(table.shape[1] * block_size, device=q.device)
+    used = slots < lengths_there[:, None]
+    blocks = table.where(used[:, ::block_size], 0)  # entries that are not used name block 0, which always exists
+    # (B, M, G, block_size, ·) to (B, G, S, ·), with zeros where nothing of the row lies
+    k, v = (store[blocks].transpose(1, 2).flatten(2, 3).where(used[:, None, :, None], 0.0) for store in (keys, values))
+    ends = lengths_there[:, None] + torch.arange(1 - q.shape[2], 1, device=q.device)
+    return attention(q, k, v, mask=seen(slots, ends, window)[:, None], scale=scale)
 
 
-class BlockPool:
-    """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` and ``(…, Dv)``.
-
-    ``value_dim`` is 0 where keys serve as values, too, as in ``KVCache``.
-
-    Raises:
-        ValueError: if a size is below 1 (``value_dim``: below 0).
-
-    Source: Kwon et al. 2023, section 4.2.
-    """
-
-    def __init__(
-        self,
-        num_blocks: int,
-        block_size: int,
-        num_kv_heads: int,
-        head_dim: int,
-        *,
-        value_dim: int | None = None,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> None:
-        value_dim = head_dim if value_dim is None else value_dim
-        sizes = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
-        for name, size in sizes.items():
-            check_integer(name, size)
-        check_integer("value_dim", value_dim, at_least=0)
-        # Whatever lies in memory may stay there: a slot is written before it is read.
-        with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
-            self.keys = torch.empty(num_blocks, num_kv_heads, block_size, head_dim, dtype=dtype, device=device)
-            self.values = torch.empty(num_blocks, num_kv_heads, block_size, value_dim, dtype=dtype, device=device)
-        self.like = self.keys.new_empty(0)  # of the dtype and device of tokens
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes set aside for keys and values."""
-        return self.keys.nbytes + self.values.nbytes
-
-    def copy(self, copies: Iterable[tuple[int, int]]) -> None:
-        """Copy whole blocks, pairs (source block, target block), one after the other.
-
-        Raises:
-            ValueError: if a block does not exist. Nothing is copied then.
-        """
-        copies = list(copies)
-        _check_range("copies", torch.tensor(copies, dtype=torch.long), len(self.keys))
-        for source, target in copies:  # in turn, since a target may be the source of a later copy
-            for store in (self.keys, self.values):
-                store[target].copy_(store[source])
-
-    def write(self, slots: Tensor | Sequence[tuple[int, int]], k: Tensor, v: Tensor) -> None:
-        """Put each token's keys and values into its slot.
-
-        Shapes: ``slots (N, 2)``, a block and an offset for each of N tokens, as ``BlockTables.append`` gives them
-        (several layers convert them once, ``torch.tensor(slots)``); ``k (N, G, D)``, ``v (N, G, Dv)``, which for a
-        batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``.
-
-        Raises:
-            ValueError: if ``k`` or ``v`` has another shape, dtype or device or requires a gradient, or a block does not
-                exist (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
-        """
-        blocks, offsets = torch.as_tensor(slots, dtype=torch.long, device=self.keys.device).view(-1, 2).unbind(1)
-        for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
-            shape = (len(blocks), store.shape[1], store.shape[3])
-            if new.shape != shape:
-                raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
-            check_like(name, new, self.like, "the pool's")
-        if blocks.device.type == "cpu":
-            _check_range("slots", blocks, len(self.keys))
-        self._store(blocks, offsets, k, v)
-
-    def read(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and table for ``paged_attention`` of these rows: here the pool's own."""
-        return self.keys, self.values, table
-
-    def _store(self, blocks: Tensor, offsets: Tensor, k: Tensor, v: Tensor) -> None:
-        self.keys[blocks, :, offsets] = k
-        self.values[blocks, :, offsets] = v
+def seen(slots: Tensor, ends: Tensor, window: StreamingWindow | None) -> Tensor:
+    """Which of ``slots (S,)`` a query sees that comes just before the slot ``ends (…)``: ``(…, S)``."""
+    ends = ends[..., None]
+    found = slots < ends
+    return found if window is None else found & ((slots < window.sinks) | (slots >= ends - window.size))
 
 
-def as_tensors(
-    tables: BlockTables, sequences: Sequence[int], *, device: torch.device | str | None = None
-) -> tuple[Tensor, Tensor]:
-    """The batch of these sequences as ``paged_attention`` takes it: ``table (B, M)`` and ``lengths (B,)``.
+def tiled_attention(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float,
+    window: StreamingWindow | None,
+) -> Tensor:
+    """``paged_attention`` in tiles that stay in a core's cache, so that nothing is gathered whole."""
+    # The entries that are not used name block 0, which always exists.
+    table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
+    tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
+    out = q.new_zeros(*q.shape[:3], values.shape[3])
+    buffer = keys.new_empty(max(_TILE, per_token * keys.shape[2]))  # each tile of keys or values lies here
+    for begin in range(0, tokens, _QUERY_TILE):
+        end = min(begin + _QUERY_TILE, tokens)
+        counts = [length - (tokens - end) for length in lengths.tolist()]  # of keys, to this tile's last query
+        left = sorted((row for row, count in enumerate(counts) if count > 0), key=counts.__getitem__, reverse=True)
+        per_key = max(per_token, q.shape[1] * (end - begin))
+        while left:  # long rows are read one by one, and of shorter ones as many together as fill a tile
+            several = max(1, _TILE // (per_key * counts[left[0]]))
+            rows, left = left[:several], left[several:]
+            width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
+            lengths_seen = [counts[row] for row in rows]
+            out[rows, :, begin:end] = _attend(
+                q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer, window
+            )
+    return out
 
-    M is the number of blocks of the longest; the ends of shorter rows hold −1. ``lengths`` stay on the CPU, so that
-    reading them never waits for a GPU.
 
-    Raises:
-        ValueError: if a sequence does not exist.
-    """
-    rows = [tables.table(sequence) for sequence in sequences]
-    width = max(map(len, rows), default=0)
-    table = torch.tensor([row + [-1] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
-    return table.view(len(rows), width), torch.tensor([tables.length(s) for s in sequences], dtype=torch.long)
+def _attend(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    table: Tensor,
+    lengths: list[int],
+    scale: float,
+    width: int,
+    buffer: Tensor,
+    window: StreamingWindow | None,
+) -> Tensor:
+    """``tiled_attention`` of some rows, ``width`` blocks of each at a time."""
+    (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
+    dtype = accum_dtype(q)
+    # The query heads that read one key head become further queries of that head, so that each key is read once.
+    queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
+    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=dtype, device=q.device)
+    ends = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
+    head = torch.arange(groups, device=q.device)[:, None]
+    table = table[:, : -(-max(lengths) // block_size)]
+    for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
+        index = (blocks[:, None] * groups + head).flatten()  # of a pool seen as one row a block and head
+        start, stop = first * block_size, (first + blocks.shape[1]) * block_size
+        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(dtype).mT
+        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(dtype)
+        late, early = stop > min(lengths) - tokens + 1, window is not None and start < max(lengths) - window.size
+        if late or early:  # some query does not see all of the tile
+            hidden = ~seen(torch.arange(start, stop, device=q.device), ends, window)
+            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
+        for row, length in enumerate(lengths if late else []):  # a weight of 0 does not silence NaN in an unused slot
+            tile[row, :, max(length - start, 0) :].zero_()
+        online.add(scores, tile)
+    return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
+
+
+def _read(store: Tensor, index: Tensor, buffer: Tensor) -> Tensor:
+    rows = store.view(store.shape[0] * store.shape[1], -1)
+    out = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
+    return torch.index_select(rows, 0, index, out=out)

@@ -109,8 +109,8 @@ def split_attention(
     values: Tensor,
     table: Tensor,
     lengths: Tensor,
-    scale: float,
     *,
+    scale: float,
     window: StreamingWindow | None = None,
     parts: int | None = None,
 ) -> Tensor:

@@ -6,7 +6,6 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from attn_core.contract import check_integers, check_lengths, kind
 from attn_core.seq2seq import State
 
 BOS, EOS = 1, 2
@@ -16,10 +15,7 @@ BAD_LOGITS = "logits: expected a finite greatest logit in each row, got NaN or a
 
 
 class Stepper(Protocol):
-    """A model that decodes one token at a time.
-
-    Its states can ``select(rows)`` and know the ``weights`` of the last step.
-    """
+    """A model that decodes token by token; its states can ``select(rows)`` and know the last step's ``weights``."""
 
     def init_state(self, source: Tensor, lengths: Tensor) -> State:
         """Read ``source (B, S)`` with ``lengths (B,)``."""
@@ -50,11 +46,3 @@ class Hypothesis(NamedTuple):
             raise ValueError(BAD_LOGITS)
         length = next((i for i, token in enumerate(ids) if token in end_ids), len(ids))
         return cls(ids[:length], log_probability, None if weights is None else weights[:length], length < len(ids))
-
-
-def check_source(source: Tensor, lengths: Tensor) -> None:
-    """There is a length ``(B,)`` for each row of ``source``, whose kind is the model's to check: it may be images."""
-    if not isinstance(source, Tensor) or source.dim() < 2:
-        raise ValueError(f"source: expected a tensor of shape (batch, length), got {kind(source)}")
-    check_integers("lengths", lengths, axes=1)
-    check_lengths(lengths, len(source))
