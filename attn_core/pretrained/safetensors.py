@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.positions import Interpolation, Learned, YaRN
-from attn_core.pretrained.settings import Settings, reading
-from attn_core.pretrained.tables import Pretrained, Table, fill, make, make_llama
+from attn_core.pretrained.checkpoint import Pretrained, Settings, Table, fill, make, make_llama, reading
 from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder
 
 # What no family's model depends on: notes, training, generation, and code that computes the same in another order.
@@ -138,8 +137,8 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
         ImportError: if tokenizers is not installed.
         FileNotFoundError: if the file, ``config.json`` or ``tokenizer.json`` is not there.
         ValueError: if ``layout`` is none of these; if a file is damaged, or one of several shards; if a setting is
-            missing, is unknown here, or asks for what the model has not; if a parameter is missing, has another shape,
-            is not stored as floating numbers of 16, 32 or 64 bits, or is one that this model has not.
+            missing, unknown here, or asks for what the model has not; if a parameter is missing, unknown, of another
+            shape, or not stored as floating numbers of 16, 32 or 64 bits.
     """
     from tokenizers import Tokenizer
 
@@ -219,8 +218,8 @@ def _gpt2(config: Settings) -> LanguageModel:
 
 def _llama(config: Settings) -> LanguageModel:
     config.expect("layer_types", ["full_attention"] * config.get("num_hidden_layers", int))
-    rotary = _rotary(config)
-    return make_llama(config, _SIZES, kv="num_key_value_heads", head="head_dim", eps="rms_norm_eps", rotary=rotary)
+    names = {"kv": "num_key_value_heads", "head": "head_dim", "eps": "rms_norm_eps"}
+    return make_llama(config, config.sizes(_SIZES), rotary=_rotary(config), **names)
 
 
 def _rotary(config: Settings) -> dict[str, Any]:

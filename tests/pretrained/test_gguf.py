@@ -127,10 +127,9 @@ EMBEDDING = {"output.weight": parameters()["token_embd.weight"]}
 @pytest.mark.parametrize(
     ("changes", "positions"),
     [
-        ({"llama__rope__scale_linear": 4.0}, {"scaling": Interpolation(4.0)}),
         ({"llama__rope__scaling__factor": 4.0}, {"scaling": Interpolation(4.0)}),  # llama.cpp scales linearly, too
-        ({"llama__rope__scaling__factor": 2.0, "llama__rope__scaling__type": "linear",
-          "llama__rope__scale_linear": 4.0}, {"scaling": Interpolation(2.0)}),
+        ({"llama__rope__scaling__factor": 2.0, "llama__rope__scaling__type": "linear"},
+         {"scaling": Interpolation(2.0)}),
         ({"llama__rope__scaling__factor": 2.0, "llama__rope__scaling__type": "none"}, {"scaling": None}),
         ({"llama__rope__dimension_count": 4}, {"rotary_dim": 4, "head_dim": 8}),
         ({"llama__rope__freq_base": None}, {"base": 10_000.0}),
@@ -140,9 +139,9 @@ EMBEDDING = {"output.weight": parameters()["token_embd.weight"]}
         ({"llama__vocab_size": None}, {}),
         ({"tokenizer__ggml__token_type": None}, {}),
         ({"tensors": parameters() | EMBEDDING}, {}),
-        ({"llama__tensor_data_layout": "Meta AI original pth", "llama__context_length": 99, "split__count": 0}, {}),
+        ({"llama__context_length": 99, "split__count": 0, "tokenizer__ggml__add_bos_token": False}, {}),
         ({"general__name": "x", "tokenizer__chat_template": "x", "tokenizer__ggml__scores": [1.0],
-          "llama__expert_count": 0, "llama__rope__scaling__finetuned": True, "tokenizer__ggml__bos_token_id": 0}, {}),
+          "llama__rope__scaling__finetuned": True, "tokenizer__ggml__bos_token_id": 0}, {}),
     ],
 )  # fmt: skip
 @torch.no_grad()
@@ -159,6 +158,7 @@ WRONG = {
     "general.quantization_version": [1],
     "llama.rope.scaling.type": ["yarn"],
     "llama.rope.scaling.attn_factor": [0.5],
+    "llama.rope.scale_linear": [4.0],
     "llama.rope.freq_base": ["x"],
     "llama.attention.value_length": [4],
     "llama.attention.sliding_window": [8],
@@ -183,7 +183,7 @@ WRONG = {
     [
         *(({name.replace(".", "__"): value}, name) for name, values in WRONG.items() for value in values),
         ({"general__architecture": "gpt2"}, "architecture"),
-        ({"split__count": 2}, "shard"),
+        ({"split__count": 2}, "split.count"),
         ({"llama__rope__dimension_count": 10}, "rotary_dim"),
         ({"llama__attention__head_count": 3}, "num_heads"),
         ({"tokenizer__ggml__pre": "qwen2"}, "tokenizer"),
