@@ -37,8 +37,6 @@ class StreamingWindow:
     blocks, or on how a text is cut into calls. Xiao et al. number the tokens in the cache anew in each step instead, so
     that no distance exceeds those of training.
 
-    Raises ``ValueError`` if ``size`` is below 1 or ``sinks`` below 0.
-
     Source: Xiao et al. 2023, section 3.2.
     """
 
@@ -95,6 +93,11 @@ class BlockTables:
         return self.num_blocks - self.free_blocks
 
     @property
+    def reserved_slots(self) -> int:
+        """Slots of the used blocks."""
+        return self.used_blocks * self.block_size
+
+    @property
     def filled_slots(self) -> int:
         """Slots that hold some sequence's token, a shared one counted once; every block of every table is visited."""
         filled: Counter[int] = Counter()
@@ -121,17 +124,13 @@ class BlockTables:
         """A new sequence with no tokens and no blocks."""
         return self._add([], 0)
 
-    def fork(self, sequence: int, tokens: int | None = None) -> int:
-        """A new sequence that begins with the first ``tokens`` tokens of this one, or all: it shares their blocks."""
-        table, length = self._table(sequence), self._lengths[sequence]
-        tokens = length if tokens is None else tokens
-        check_integer("tokens", tokens, at_least=0, at_most=length)
-        shared = table[: self._blocks(tokens)]
-        self._check_end(shared, tokens)
-        for block in shared:
+    def fork(self, sequence: int) -> int:
+        """A new sequence with all tokens of this one: it shares their blocks."""
+        table = self.table(sequence)
+        for block in table:
             if block >= 0:
                 self._references[block] += 1
-        return self._add(shared, tokens)
+        return self._add(table, self._lengths[sequence])
 
     def free(self, sequence: int) -> None:
         """Forget the sequence. Blocks that no other sequence shares become free."""
@@ -143,7 +142,8 @@ class BlockTables:
         table = self._table(sequence)
         check_integer("tokens", tokens, at_least=0, at_most=self._lengths[sequence])
         kept = self._blocks(tokens)
-        self._check_end(table[:kept], tokens)
+        if tokens % self.block_size and table[kept - 1] < 0:  # the next token would be written there
+            raise ValueError(f"tokens: expected an end within a block that the sequence still has, got {tokens}")
         for block in reversed(table[kept:]):
             if block >= 0:
                 self._release(block)
@@ -210,11 +210,6 @@ class BlockTables:
             return False
         last = self._tables[sequence][-1]
         return self._references[last] - (left or {}).get(last, 0) > 1
-
-    def _check_end(self, table: list[int], tokens: int) -> None:
-        """The next token can be written: the block that it shares with those before it was not dropped."""
-        if tokens % self.block_size and table[-1] < 0:
-            raise ValueError(f"tokens: expected an end within a block that the sequence still has, got {tokens}")
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.block_size)

@@ -1,11 +1,13 @@
 """The contiguous key-value cache: one tensor of keys and one of values, with room set aside for each row."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.cache.protocol import Cache, CachedLayer, check_like
+from attn_core.cache.protocol import Cache, check_like
 from attn_core.contract import check_integer, check_mask, kind
 
 
@@ -53,7 +55,7 @@ class KVCache(Cache):
 
     def attend(
         self,
-        layer: CachedLayer,
+        layer: Any,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -62,7 +64,7 @@ class KVCache(Cache):
         bias: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Let the layer attend to all keys and values; raises also for an ``aligned_only`` mechanism and ragged rows.
+        """Let the layer attend to all keys and values; an ``aligned_only`` mechanism refuses rows of unequal lengths.
 
         In ``mask`` and ``bias``, S is the cache's ``longest`` after this call.
         """
@@ -94,10 +96,8 @@ class KVCache(Cache):
         Shapes: ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; with ``lengths (B,)``, integers from 0 to T, only the first
         ``lengths[b]`` tokens of row b count, and the rest is padding. Returns ``(B, G, longest, D)`` and
         ``(B, G, longest, Dv)``. In shorter rows, the slots past the row's length hold finite numbers without meaning;
-        ``masks.causal`` with the old lengths as offset hides them from every query that counts.
-
-        Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
+        ``masks.causal`` with the old lengths as offset hides them from every query that counts. If something does not
+        fit, or there is no room, the cache is as it was.
         """
         batch = len(self._counts)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):

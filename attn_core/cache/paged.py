@@ -42,7 +42,7 @@ def paged_attention(
     Query i of T sees its row's first ``lengths[b] − T + i + 1`` tokens; one that sees none gets zeros. So a row with
     fewer than T new tokens is padded in front, and what comes out there has no meaning. Only the first
     ``ceil(lengths[b] / block_size)`` entries of a row of the table are used, and no slot past the row's length: the
-    others may hold anything. For inference: no gradient is passed back.
+    others may hold anything. No gradient is passed back.
 
     With a ``window`` each query sees only the first and the last of these tokens. Blocks that it hides from all queries
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length.
@@ -51,10 +51,6 @@ def paged_attention(
     block where that is more), and so do the scores. On CUDA, few queries read the blocks where they lie
     (``paged_triton.split_attention``). Elsewhere all rows are gathered at once, as in ``gathered_attention``. With
     ``lengths`` on the CPU nothing waits for the device.
-
-    Raises:
-        ValueError: if a shape, dtype or device does not fit, a length is out of range, or a tensor requires a gradient.
-        ImportError: if q is on a CUDA device and the package ``triton`` is not installed.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
@@ -129,63 +125,51 @@ def tiled_attention(
     window: StreamingWindow | None,
 ) -> Tensor:
     """``paged_attention`` in tiles that stay in a core's cache, so that nothing is gathered whole."""
+    (_, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
+    per_token, dtype = groups * max(size, value_size), accum_dtype(q)
     # The entries that are not used name block 0, which always exists.
-    table = table.where(masks.length_mask(-(-lengths.to(q.device) // keys.shape[2]), table.shape[1]), 0)
-    tokens, per_token = q.shape[2], keys.shape[1] * max(keys.shape[3], values.shape[3])
-    out = q.new_zeros(*q.shape[:3], values.shape[3])
-    buffer = keys.new_empty(max(_TILE, per_token * keys.shape[2]))  # each tile of keys or values lies here
+    table = table.where(masks.length_mask(-(-lengths.to(q.device) // block_size), table.shape[1]), 0)
+    head = torch.arange(groups, device=q.device)[:, None]
+    out = q.new_zeros(*q.shape[:3], value_size)
+    buffer = keys.new_empty(max(_TILE, per_token * block_size))  # each tile of keys or values lies here
+
+    def read(store: Tensor, blocks: Tensor) -> Tensor:
+        rows, index = store.view(len(store) * groups, -1), (blocks[:, None] * groups + head).flatten()
+        tile = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
+        torch.index_select(rows, 0, index, out=tile)
+        return tile.view(len(blocks), groups, blocks.shape[1] * block_size, -1).to(dtype)
+
+    def attend(q: Tensor, table: Tensor, lengths: list[int], width: int) -> Tensor:
+        """The output for some rows, ``width`` blocks of each at a time."""
+        batch, _, tokens, _ = q.shape
+        # The query heads that read one key head become further queries of that head, so that each key is read once.
+        queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
+        online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=dtype, device=q.device)
+        ends = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
+        table = table[:, : -(-max(lengths) // block_size)]
+        for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
+            start, stop = first * block_size, (first + blocks.shape[1]) * block_size
+            scores = queries @ read(keys, blocks).mT
+            tile = read(values, blocks)
+            late, early = stop > min(lengths) - tokens + 1, window is not None and start < max(lengths) - window.size
+            if late or early:  # some query does not see all of the tile
+                hidden = ~seen(torch.arange(start, stop, device=q.device), ends, window)
+                scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
+            for row, length in enumerate(
+                lengths if late else []
+            ):  # a weight of 0 does not silence NaN in an unused slot
+                tile[row, :, max(length - start, 0) :].zero_()
+            online.add(scores, tile)
+        return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
+
     for begin in range(0, tokens, _QUERY_TILE):
         end = min(begin + _QUERY_TILE, tokens)
         counts = [length - (tokens - end) for length in lengths.tolist()]  # of keys, to this tile's last query
         left = sorted((row for row, count in enumerate(counts) if count > 0), key=counts.__getitem__, reverse=True)
-        per_key = max(per_token, q.shape[1] * (end - begin))
+        per_key = max(per_token, heads * (end - begin))
         while left:  # long rows are read one by one, and of shorter ones as many together as fill a tile
             several = max(1, _TILE // (per_key * counts[left[0]]))
             rows, left = left[:several], left[several:]
-            width = max(1, _TILE // (per_key * keys.shape[2] * len(rows)))
-            lengths_seen = [counts[row] for row in rows]
-            out[rows, :, begin:end] = _attend(
-                q[rows, :, begin:end], keys, values, table[rows], lengths_seen, scale, width, buffer, window
-            )
+            width = max(1, _TILE // (per_key * block_size * len(rows)))
+            out[rows, :, begin:end] = attend(q[rows, :, begin:end], table[rows], [counts[row] for row in rows], width)
     return out
-
-
-def _attend(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    table: Tensor,
-    lengths: list[int],
-    scale: float,
-    width: int,
-    buffer: Tensor,
-    window: StreamingWindow | None,
-) -> Tensor:
-    """``tiled_attention`` of some rows, ``width`` blocks of each at a time."""
-    (batch, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
-    dtype = accum_dtype(q)
-    # The query heads that read one key head become further queries of that head, so that each key is read once.
-    queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
-    online = OnlineSoftmax(tuple(queries.shape[:3]), value_size, dtype=dtype, device=q.device)
-    ends = torch.tensor(lengths, device=q.device)[:, None] + torch.arange(1 - tokens, 1, device=q.device)  # (B, T)
-    head = torch.arange(groups, device=q.device)[:, None]
-    table = table[:, : -(-max(lengths) // block_size)]
-    for first, blocks in zip(range(0, table.shape[1], width), table.split(width, dim=1), strict=True):
-        index = (blocks[:, None] * groups + head).flatten()  # of a pool seen as one row a block and head
-        start, stop = first * block_size, (first + blocks.shape[1]) * block_size
-        scores = queries @ _read(keys, index, buffer).view(batch, groups, stop - start, size).to(dtype).mT
-        tile = _read(values, index, buffer).view(batch, groups, stop - start, value_size).to(dtype)
-        late, early = stop > min(lengths) - tokens + 1, window is not None and start < max(lengths) - window.size
-        if late or early:  # some query does not see all of the tile
-            hidden = ~seen(torch.arange(start, stop, device=q.device), ends, window)
-            scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
-        for row, length in enumerate(lengths if late else []):  # a weight of 0 does not silence NaN in an unused slot
-            tile[row, :, max(length - start, 0) :].zero_()
-        online.add(scores, tile)
-    return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
-
-
-def _read(store: Tensor, index: Tensor, buffer: Tensor) -> Tensor:
-    rows = store.view(store.shape[0] * store.shape[1], -1)
-    out = buffer[: len(index) * rows.shape[1]].view(len(index), rows.shape[1])
-    return torch.index_select(rows, 0, index, out=out)

@@ -16,9 +16,6 @@ from attn_core.contract import check_integer, kind
 class BlockPool:
     """Keys and values of one attention layer in blocks: ``(num_blocks, G, block_size, D)`` each.
 
-    Raises:
-        ValueError: if a size is below 1.
-
     Source: Kwon et al. 2023, section 4.2.
     """
 
@@ -46,11 +43,7 @@ class BlockPool:
         return sum(store.nbytes for store in self._stores())
 
     def copy(self, copies: Iterable[tuple[int, int]]) -> None:
-        """Copy whole blocks, pairs (source block, target block), one after the other.
-
-        Raises:
-            ValueError: if a block does not exist. Nothing is copied then.
-        """
+        """Copy whole blocks, pairs (source block, target block), one after the other."""
         copies = list(copies)
         self._check_blocks("copies", torch.tensor(copies, dtype=torch.long))
         for source, target in copies:  # in turn, since a target may be the source of a later copy
@@ -62,11 +55,7 @@ class BlockPool:
 
         Shapes: ``slots (N, 2)``, a block and an offset for each of N tokens, as ``BlockTables.append`` gives them
         (several layers convert them once, ``torch.tensor(slots)``); ``k (N, G, D)``, ``v (N, G, D)``, which for a
-        batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``.
-
-        Raises:
-            ValueError: if ``k`` or ``v`` has another shape, dtype or device or requires a gradient, or a block does not
-                exist (on a GPU this is left to indexing, lest every step wait for the device). Nothing is written then.
+        batch ``(B, G, T, D)`` is ``k.transpose(1, 2).flatten(0, 1)``. If something does not fit, nothing is written.
         """
         blocks, offsets = torch.as_tensor(slots, dtype=torch.long, device=self.keys.device).view(-1, 2).unbind(1)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
@@ -74,7 +63,7 @@ class BlockPool:
             if new.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, one row a slot, got {kind(new)}")
             check_like(name, new, self.like, "the pool's")
-        if blocks.device.type == "cpu":
+        if blocks.device.type == "cpu":  # on a GPU every step would wait for the device; indexing refuses there
             self._check_blocks("slots", blocks)
         self._store(blocks, offsets, k, v)
 
@@ -154,7 +143,7 @@ def as_tensors(
     """The batch of these sequences as ``paged_attention`` takes it: ``table (B, M)`` and ``lengths (B,)``.
 
     M is the number of blocks of the longest; the ends of shorter rows hold −1. ``lengths`` stay on the CPU, so that
-    reading them never waits for a GPU. Raises ``ValueError`` if a sequence does not exist.
+    reading them never waits for a GPU.
     """
     rows = [tables.table(sequence) for sequence in sequences]
     width = max(map(len, rows), default=0)

@@ -1,15 +1,52 @@
-"""Sentences of an encoder–decoder one token at a time, for a whole batch at once: greedily, by drawing, by beams."""
+"""Texts of a model one token at a time, for a whole batch at once: greedily, by drawing, or by beam search."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from attn_core.contract import check_integer, check_integers, check_lengths, check_number, kind, token_ids
-from attn_core.decode.hypothesis import BAD_LOGITS, BOS, EOS, Hypothesis, Stepper
-from attn_core.decode.pick import Pick, Sampler, argmax, take
+from attn_core.contract import check_integer, check_integers, check_lengths, check_number, kind, shown, token_ids
+from attn_core.decode.pick import BAD_LOGITS, BOS, EOS, Pick, Sampler, argmax, take
 from attn_core.evaluation import evaluating
+from attn_core.seq2seq import State
+from attn_core.transformer import LanguageModel
+
+
+class Stepper(Protocol):
+    """A model that decodes token by token; its states can ``select(rows)`` and know the last step's ``weights``."""
+
+    def init_state(self, source: Tensor, lengths: Tensor) -> State:
+        """Read ``source (B, S)`` with ``lengths (B,)``."""
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits ``(B, V)`` after ``tokens (B,)``, and the next state."""
+
+
+class Hypothesis(NamedTuple):
+    """One decoded sentence: token ids without the one that ends it, <eos>.
+
+    ``log_probability`` (nats) is the model's for the ids and for <eos>, if it came. ``attention (T, S)`` has one row
+    for each id; it is None for a model without attention. ``finished`` is False if the maximum length came before
+    <eos>.
+    """
+
+    ids: list[int]
+    log_probability: float
+    attention: Tensor | None
+    finished: bool
+
+    @classmethod
+    def of(
+        cls, ids: list[int], log_probability: float, weights: Tensor | None, end_ids: Collection[int]
+    ) -> "Hypothesis":
+        """The ids before the first that ends a sentence, and their rows of ``weights``."""
+        if math.isnan(log_probability):
+            raise ValueError(BAD_LOGITS)
+        length = next((i for i, token in enumerate(ids) if token in end_ids), len(ids))
+        return cls(ids[:length], log_probability, None if weights is None else weights[:length], length < len(ids))
 
 
 def greedy(
@@ -25,11 +62,8 @@ def greedy(
 
     Shapes: ``source (B, S)``, ``lengths (B,)``. A sentence begins after ``begin_id`` and ends at the first token of
     ``end_ids``. At most ``max_length`` tokens come, that one counted; a sentence that needs more is marked unfinished.
-    The model is run in evaluation mode and left in the mode it was in.
-
-    Raises:
-        ValueError: if ``source``, ``lengths`` or an id is not as above, ``max_length`` is below 1, or the logits of a
-            sentence that has not ended have no finite greatest one in a row, as where one is NaN.
+    The model is run in evaluation mode and left in the mode it was in. Raises ``ValueError`` if the logits of a
+    sentence that has not ended have no finite greatest one, as when one is NaN.
     """
     return sample(model, source, lengths, max_length=max_length, pick=argmax, begin_id=begin_id, end_ids=end_ids)
 
@@ -153,6 +187,47 @@ def beam(
     return [found for found in best if found is not None]
 
 
+@torch.no_grad()
+def generate(
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int,
+    pick: Pick = argmax,
+    end_ids: Sequence[int] = (EOS,),
+) -> list[Hypothesis]:
+    """Continue each prompt, of whatever length, with the tokens that ``pick`` takes; all of them in one batch.
+
+    ``prompts`` are token ids. A hypothesis holds the new tokens alone, up to the first of ``end_ids``: at most
+    ``max_new_tokens``, that one counted, and one that needs more is marked unfinished. ``log_probability`` is the
+    model's, as in ``sample``. Keys and values are cached; a prompt that has ended leaves the batch. The model is run
+    in evaluation mode and left in the mode it was in. Raises ``ValueError`` if the logits of a prompt that has not
+    ended have no finite greatest one, as when one is NaN.
+    """
+    check_integer("max_new_tokens", max_new_tokens)
+    end_ids = token_ids("end_ids", end_ids)
+    device = next(model.parameters()).device
+    tokens, lengths = _padded(prompts, model.config.vocab_size)
+    running = list(range(len(tokens)))
+    ids: list[list[int]] = [[] for _ in running]
+    totals = [0.0] * len(ids)
+    with evaluating(model):
+        logits, state = model.prefill(tokens.to(device), lengths.to(device))
+        for count in range(1, max_new_tokens + 1):
+            taken, scores = take(pick, logits)
+            for row, token, score in zip(running, taken.tolist(), scores.tolist(), strict=True):
+                ids[row].append(token)
+                totals[row] += score
+            left = [place for place, row in enumerate(running) if ids[row][-1] not in end_ids]
+            if not left or count == max_new_tokens:
+                break
+            if len(left) < len(running):
+                running, rows = [running[place] for place in left], torch.tensor(left, device=device)
+                taken, state = taken[rows], state.select(rows)
+            logits, state = model.step(taken, state)
+    return [Hypothesis.of(row, total, None, end_ids) for row, total in zip(ids, totals, strict=True)]
+
+
 def _check(source: Tensor, lengths: Tensor, max_length: int, begin_id: int, end_ids: Sequence[int]) -> tuple[int, ...]:
     """Check what all searches take, but for the kind of ``source``, which may be images; returns ``end_ids``."""
     check_integer("max_length", max_length)
@@ -162,3 +237,13 @@ def _check(source: Tensor, lengths: Tensor, max_length: int, begin_id: int, end_
     check_integers("lengths", lengths, axes=1)
     check_lengths(lengths, len(source))
     return token_ids("end_ids", end_ids)
+
+
+def _padded(prompts: Sequence[Sequence[int]], vocab_size: int) -> tuple[Tensor, Tensor]:
+    """Prompts as ``(B, T)`` with their lengths ``(B,)``."""
+    listed = prompts.tolist() if hasattr(prompts, "tolist") else prompts
+    listed = listed if isinstance(listed, Sequence) and not isinstance(listed, str | bytes) else ()
+    rows = [torch.tensor(token_ids("prompts", prompt, vocab_size), dtype=torch.long) for prompt in listed]
+    if not rows or not all(map(len, rows)):
+        raise ValueError(f"prompts: expected at least one, and a token id in each, got {shown(prompts)}")
+    return pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])

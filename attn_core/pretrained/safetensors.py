@@ -26,7 +26,6 @@ num_beam* num_labels num_return_sequences output_* prefix problem_type remove_in
 return_dict* task_specific_params* temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class
 top_k top_p torchscript transformers* typical_p unsloth_* use_bfloat16 use_cache
 """
-_ONE_STACK = {"is_encoder_decoder": (False,), "add_cross_attention": (False,)}
 _TABLES = {
     "bert": Table(
         {
@@ -125,8 +124,7 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
       heads that BERT was trained with, and its pooler, are left out.
     - ``"gpt2"``: a ``LanguageModel``, pre-norm, with GELU by tanh and learned positions.
     - ``"llama"``: a ``LanguageModel`` as ``load_gguf`` makes it. These files rotate entry j of a head with entry
-      j + D/2, ``Rotary`` entries 2j and 2j+1, so the rows of queries and keys are put in that order. The scores stay
-      the same.
+      j + D/2, ``Rotary`` entries 2j and 2j+1, so the rows of queries and keys are put in that order.
 
     The model is in float32 on the CPU, in evaluation mode. The matrix of the logits is the embedding's own. Sizes come
     from ``config.json`` in the same folder. The tokenizer is a ``tokenizers.Tokenizer``, from ``tokenizer.json`` there;
@@ -155,7 +153,8 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
             beside = f"{settings.name} and {splitter.name} beside it"
             raise FileNotFoundError(f"path: expected a safetensors file with {beside}, got no {file}")
     config = Settings.from_json(settings)
-    for name, accepted in {"model_type": (layout,), **_ONE_STACK, **table.needed}.items():
+    config.expect("model_type", layout)
+    for name, accepted in {"is_encoder_decoder": (False,), "add_cross_attention": (False,), **table.needed}.items():
         config.expect(name, *accepted)
     model: Any = {"bert": _bert, "gpt2": _gpt2, "llama": _llama}[layout](config)
     end_ids: tuple[int, ...] = ()
@@ -167,7 +166,10 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
     with reading(path, "a safetensors file"):
         opened = safe_open(path, "pt")
     with opened as stored:
-        names = {_today(name).removeprefix(table.prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
+        names = {}
+        for name in stored.keys():  # noqa: SIM118 (no dictionary)
+            today = re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name))  # the oldest files name norms otherwise
+            names[today.removeprefix(table.prefix)] = name
         if table.logits and table.logits not in names:
             config.expect("tie_word_embeddings", True)
 
@@ -240,11 +242,6 @@ def _rotary(config: Settings) -> dict[str, Any]:
     slow, fast = (config.get(f"{rope}.{name}_freq_factor", float) for name in ("low", "high"))
     trained = config.get(f"{rope}.original_max_position_embeddings", int)
     return {"base": base, "scaling": YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)}
-
-
-def _today(name: str) -> str:
-    """A parameter's name; the oldest files have TensorFlow's names for those of a norm."""
-    return re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name))
 
 
 def _interleaved(weight: Tensor, head_dim: int) -> Tensor:

@@ -2,9 +2,9 @@
 
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,7 +18,6 @@ from attn_core.serving.prefix import PrefixTables
 from attn_core.serving.request import Completion, Request
 from attn_core.serving.scheduler import Scheduler
 from attn_core.serving.speculative import PromptLookup, verify
-from attn_core.serving.undo import Undo
 from attn_core.transformer import LanguageModel
 
 T = TypeVar("T")
@@ -36,14 +35,11 @@ class Engine:
 
     Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
 
-    A step either happens or does not, whatever is raised in it, an interrupt included: all requests and random
-    generators are then as they were, but for requests that were preempted or admitted, and the step can be taken again.
-    What concerns one request alone, such as an error of its sampler or bad logits, ends that request with the error.
-    Samplers and drafters must not call the engine.
+    If anything is raised in a step, an interrupt included, all requests and random generators are as they were before
+    it, but for requests that were preempted or admitted, and the step can be taken again. An error of one request
+    alone, such as bad logits or one of its sampler, ends that request. Samplers and drafters must not call the engine.
 
-    Raises:
-        ValueError: if ``PagedModel`` refuses ``model``, a size is below 1, or ``token_budget`` (with drafts) or
-            ``num_blocks`` (with a window) is too small for one request.
+    ``token_budget`` (with drafts) and ``num_blocks`` (with a window) must be large enough for one request.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class Engine:
         self._modules = list(model.modules())  # it takes a while to ask
         self._arrivals = itertools.count()
         # What takes back a change that is not done, and how many tokens each request of the batch had before.
-        self._undo: tuple[Undo, dict[Completion, int]] | None = None
+        self._undo: tuple[_Undo, dict[Completion, int]] | None = None
 
     @property
     def unfinished(self) -> int:
@@ -76,17 +72,7 @@ class Engine:
         return len(self.scheduler.waiting) + len(self.scheduler.running)
 
     def add(self, request: Request) -> Completion:
-        """Let a request wait. The completion grows with each ``step``.
-
-        Raises:
-            ValueError: if a token is not of the vocabulary, or the cache or the model's positions have too little room.
-        """
-        completion = self._checked(request)
-        self._recover()
-        self.scheduler.add(completion)
-        return completion
-
-    def _checked(self, request: Request) -> Completion:
+        """Let a request wait. The completion grows with each ``step``."""
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
         token_ids("prompt", request.prompt, self.model.config.vocab_size)
@@ -100,23 +86,16 @@ class Engine:
         sampler = request.sampler
         if sampler is not None and request.seed is not None:
             sampler = replace(sampler, generator=torch.Generator(self._paged.device).manual_seed(request.seed))
-        return Completion(request, next(self._arrivals), sampler)
+        self._recover()
+        completion = Completion(request, next(self._arrivals), sampler)
+        self.scheduler.add(completion)
+        return completion
 
     def cancel(self, completion: Completion) -> None:
         """Finish a request here, if it has not finished, and free its blocks."""
         self._recover()
         if completion in self.scheduler.running or completion in self.scheduler.waiting:
             self._whole(lambda: self._finish(completion, "cancelled"), completion)
-
-    def stream(self, request: Request) -> Generator[int, None, None]:
-        """Add a request; give its tokens as they come, while the others are served too.
-
-        To stop iterating, or to close the stream, cancels the request. Raises as ``add``, and whatever ended the
-        request with an error.
-        """
-        tokens = self._stream(self._checked(request))
-        next(tokens)  # adds it; closing a generator that has not begun would not cancel the request
-        return tokens
 
     def run(self) -> None:
         """Take steps until every request has finished."""
@@ -140,8 +119,8 @@ class Engine:
             raise
         return result
 
-    def _kept(self, *waiting: Completion, generators: Iterable[torch.Generator] = ()) -> Undo:
-        undo = Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting, generators=generators)
+    def _kept(self, *waiting: Completion, generators: Iterable[torch.Generator] = ()) -> "_Undo":
+        undo = _Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting, generators=generators)
         undo.keep(self, ("drafted", "accepted"))
         return undo
 
@@ -164,8 +143,8 @@ class Engine:
         if not plan:
             assert not self.unfinished  # the oldest request can always go on
             return {}
-        # From here on blocks are written to. Those that others have lost hold their tokens no more, so what the
-        # schedule has changed stays, and only the reading is taken back.
+        # From here on blocks are written to, also blocks that preempted requests have lost. So what the schedule has
+        # changed stays, and only the reading is taken back.
         begins = {completion: self.tables.length(completion.sequence) - tokens for completion, tokens in plan.items()}
         generators = {self._generator(one.sampler) for one in plan if one.sampler is not None}
         self._undo = self._kept(generators=generators), begins
@@ -246,20 +225,41 @@ class Engine:
         self.scheduler.remove(completion)
         completion.finish_reason = reason
 
-    def _stream(self, completion: Completion) -> Generator[int, None, None]:
-        sent = 0
-        try:
-            self._recover()
-            self.scheduler.add(completion)
-            yield -1  # for ``stream``
-            while True:
-                new = completion.ids[sent:]
-                sent += len(new)
-                yield from new
-                if completion.error is not None:
-                    raise completion.error
-                if completion.finish_reason is not None:
-                    return
-                self.step()
-        finally:
-            self.cancel(completion)
+
+class _Undo:
+    """Copies of what objects hold, to be put back.
+
+    An interrupt may come between any two instructions, also while something is put back. So the copies are never
+    changed, and ``restore`` may be called again until it has returned.
+    """
+
+    def __init__(self, *objects: object, generators: Iterable[torch.Generator] = ()) -> None:
+        self._held: list[tuple[object, dict[str, Any]]] = []
+        self._random = [(generator, generator.get_state()) for generator in generators]
+        for one in objects:
+            self.keep(one, vars(one))
+
+    def keep(self, one: object, names: Iterable[str]) -> None:
+        """Copy these attributes, and the lists and dictionaries among them."""
+        self._held.append((one, {name: _copied(getattr(one, name)) for name in names}))
+
+    def restore(self) -> None:
+        """Put everything back. A list stays the same object, since callers may hold it."""
+        for one, held in self._held:
+            for name, value in held.items():
+                now = getattr(one, name)
+                if isinstance(value, list) and isinstance(now, list):
+                    now[:] = value
+                else:
+                    setattr(one, name, _copied(value))
+        for generator, state in self._random:
+            generator.set_state(state)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list):
+        return value[:]
+    if isinstance(value, dict):
+        lists = isinstance(next(iter(value.values()), None), list)
+        return {key: items[:] for key, items in value.items()} if lists else value.copy()
+    return value

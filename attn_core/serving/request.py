@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from attn_core.contract import check_integer, kind, token_ids
 from attn_core.decode import Sampler
-from attn_core.decode.hypothesis import EOS
+from attn_core.decode.pick import EOS
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,6 @@ class Request:
     At most ``max_new_tokens`` tokens come, the one that stops it counted. Without a ``sampler`` each is the most
     probable one. ``seed`` gives the request a random generator of its own, so that its tokens do not depend on the
     other requests. The text ends before a token of ``stop_ids``, by default <eos>.
-
-    Raises:
-        ValueError: if the prompt is empty, an id is not an integer of at least 0, ``max_new_tokens`` is below 1, the
-            sampler is not a ``Sampler``, or a seed comes without one.
     """
 
     prompt: Sequence[int]

@@ -220,7 +220,8 @@ class Sequences:
         return sequence
 
     def fork(self, sequence, tokens=None):
-        child = self.tables.fork(sequence, tokens)
+        child = self.tables.fork(sequence)
+        self.tables.truncate(child, self.tables.length(child) if tokens is None else tokens)
         self.caches[child] = copy.deepcopy(self.caches[sequence])
         self.caches[child].truncate(torch.tensor([self.tables.length(child)]))
         return child

@@ -154,13 +154,12 @@ def test_a_bad_request_gets_an_error_and_costs_the_others_nothing(name, changes)
     engine = Engine(shared_model(), num_blocks=8, block_size=4)
     good = engine.add(GOOD)
     engine.step()
-    for call in (engine.add, engine.stream):
-        with pytest.raises(ValueError, match=f"^{name}: expected "):
-            call(Request(**{"prompt": [1], "max_new_tokens": 3} | changes))
-        with pytest.raises(ValueError, match="^request: expected a Request, got list"):
-            call([1, 2])
-        with pytest.raises(ValueError, match="^prompt: expected at most 32 tokens .*, got 33"):
-            call(Request([1] * 20, 14))
+    with pytest.raises(ValueError, match=f"^{name}: expected "):
+        engine.add(Request(**{"prompt": [1], "max_new_tokens": 3} | changes))
+    with pytest.raises(ValueError, match="^request: expected a Request, got list"):
+        engine.add([1, 2])
+    with pytest.raises(ValueError, match="^prompt: expected at most 32 tokens .*, got 33"):
+        engine.add(Request([1] * 20, 14))
     engine.run()
     expect_plain(good)
 
@@ -210,19 +209,6 @@ def test_a_cancelled_request_frees_its_blocks_while_it_waits_and_while_it_runs()
     engine.run()
     engine.cancel(good)
     assert good.finish_reason == "length" and engine.tables.free_blocks == 8
-
-
-def test_tokens_come_one_by_one_and_whoever_stops_listening_cancels():
-    engine = Engine(shared_model(), num_blocks=20, block_size=4)
-    beside = engine.add(GOOD)
-    stream = engine.stream(Request([4, 4], 9, stop_ids=()))
-    ids = [next(stream), next(stream)]
-    assert ids == served([Request([4, 4], 9, stop_ids=())])[0].ids[:2]
-    stream.close()
-    assert engine.unfinished == 1
-    engine.run()
-    expect_plain(beside)
-    assert list(engine.stream(GOOD)) == beside.ids
 
 
 SAMPLERS = [Sampler(), Sampler(0.7, top_k=6), Sampler(1.3, top_p=0.8)]
@@ -287,10 +273,13 @@ def test_the_engine_refuses_what_it_cannot_serve():
 
 def test_a_model_in_training_is_served_in_evaluation_mode_and_left_as_it_was():
     model = small_model(3, dropout=0.5)
-    ids = [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
-    model.train()
-    ids += [list(Engine(model, num_blocks=4).stream(Request([1, 2], 9, stop_ids=())))]
-    assert model.training and ids[0] == ids[1]
+    ids = []
+    for training in (False, True):
+        engine = Engine(model.train(training), num_blocks=4)
+        completion = engine.add(Request([1, 2], 9, stop_ids=()))
+        engine.run()
+        ids.append(completion.ids)
+    assert model.training and len(ids[0]) == 9 and ids[0] == ids[1]
 
 
 def test_a_cached_prefix_does_not_keep_a_request_from_running_alone():
