@@ -19,13 +19,10 @@ class OutOfBlocks(RuntimeError):  # noqa: N818 - the name says what is the matte
 
 
 class Placement(NamedTuple):
-    """Where new tokens go: first do the ``copies``, in their order, then write the tokens to the ``slots``.
+    """Where new tokens go: first do the ``copies``, in their order, then write the tokens to the ``slots``."""
 
-    ``slots`` holds a pair (block, offset) for each token, ``copies`` pairs (source block, target block).
-    """
-
-    slots: list[tuple[int, int]]
-    copies: list[tuple[int, int]]
+    slots: list[tuple[int, int]]  # (block, offset) of each token
+    copies: list[tuple[int, int]]  # (source block, target block)
 
 
 @dataclass(frozen=True)

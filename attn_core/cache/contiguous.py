@@ -14,9 +14,8 @@ from attn_core.contract import check_integer, check_mask, kind
 class KVCache(Cache):
     """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
 
-    Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
-    length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. ``value_dim`` is 0
-    where keys serve as values, too, as in latent attention.
+    Slot j of a row holds the row's token j, and rows may differ in length. The room for ``capacity`` tokens a row is
+    set aside at once; ``reserve`` gives more. ``value_dim`` is 0 if keys serve as values, too, as in latent attention.
 
     Source: Shazeer 2019, section 2.4 (incremental decoding).
     """
@@ -64,9 +63,12 @@ class KVCache(Cache):
         bias: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Let the layer attend to all keys and values; an ``aligned_only`` mechanism refuses rows of unequal lengths.
+        """Add each row's next tokens, and attend from each of them to all tokens of its row up to it.
 
-        In ``mask`` and ``bias``, S is the cache's ``longest`` after this call.
+        Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
+        tokens count, if ``lengths (B,)`` are given. In ``mask`` and ``bias``, S is the cache's ``longest`` after this
+        call. Returns what the ``attend_heads`` of ``layer`` does; an ``aligned_only`` mechanism refuses rows of unequal
+        lengths.
         """
         held, aligned = self.lengths, self.uniform and lengths is None
         mechanism, own = layer.mechanism, q is k
@@ -96,8 +98,7 @@ class KVCache(Cache):
         Shapes: ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; with ``lengths (B,)``, integers from 0 to T, only the first
         ``lengths[b]`` tokens of row b count, and the rest is padding. Returns ``(B, G, longest, D)`` and
         ``(B, G, longest, Dv)``. In shorter rows, the slots past the row's length hold finite numbers without meaning;
-        ``masks.causal`` with the old lengths as offset hides them from every query that counts. If something does not
-        fit, or there is no room, the cache is as it was.
+        ``masks.causal`` with the old lengths as offset hides them. If there is no room, the cache is as it was.
         """
         batch = len(self._counts)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):

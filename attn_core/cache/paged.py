@@ -16,11 +16,8 @@ from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import attention
 from attn_core.mechanisms.online import OnlineSoftmax
 
-_TILE = 2**19
-"""Numbers in a tile of keys, values or scores at most: 2 MiB in float32, which stay in a core's cache."""
-
-_QUERY_TILE = 128
-"""Queries of a row at most that read the cache together, which bounds what is kept for them."""
+_TILE = 2**19  # numbers in a tile of keys, values or scores at most: 2 MiB in float32, which stay in a core's cache
+_QUERY_TILE = 128  # queries of a row at most that read the cache together, which bounds what is kept for them
 
 
 def paged_attention(
@@ -47,9 +44,8 @@ def paged_attention(
     With a ``window`` each query sees only the first and the last of these tokens. Blocks that it hides from all queries
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length.
 
-    On a CPU the cache is never gathered as a whole: keys, then values, come in tiles of at most 2 MiB in float32 (one
-    block where that is more), and so do the scores. On CUDA, few queries read the blocks where they lie
-    (``paged_triton.split_attention``). Elsewhere all rows are gathered at once, as in ``gathered_attention``. With
+    On a CPU keys, values and scores come in tiles (``tiled_attention``). On CUDA, few queries read the blocks where
+    they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once (``gathered_attention``). With
     ``lengths`` on the CPU nothing waits for the device.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
@@ -124,7 +120,7 @@ def tiled_attention(
     scale: float,
     window: StreamingWindow | None,
 ) -> Tensor:
-    """``paged_attention`` in tiles that stay in a core's cache, so that nothing is gathered whole."""
+    """``paged_attention`` in tiles of at most 2 MiB in float32, or one block, so that nothing is gathered whole."""
     (_, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
     per_token, dtype = groups * max(size, value_size), accum_dtype(q)
     # The entries that are not used name block 0, which always exists.

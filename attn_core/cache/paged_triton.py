@@ -1,9 +1,8 @@
 """Attention of few queries to a long cache on NVIDIA GPUs: split-K decoding, in two kernels of our own.
 
-In a decoding step each row has one query, and one program a row and key head would leave most of a GPU idle while it
-walks along thousands of keys. So the keys of a row are split: each program reads one part and writes what the queries
-get from it alone, with the log-sum-exp of their scores, and a second kernel combines the parts as flash attention
-combines tiles. Keys are read where they lie, through the block table; nothing is gathered.
+In a decoding step each row has one query, and one program for each row and key head would leave most of a GPU idle. So
+the keys of a row are split: each program reads one part and writes what the queries get from it alone, with the
+log-sum-exp of their scores, and a second kernel combines the parts as flash attention combines tiles.
 
 Needs the package ``triton``, or its interpreter, as ``mechanisms/flash_triton.py``.
 """
@@ -116,9 +115,7 @@ def split_attention(
 ) -> Tensor:
     """``paged_attention`` of the few queries that ``suits`` accepts, its arguments checked already: ``(B, H, T, Dv)``.
 
-    A contiguous cache ``(B, G, S, D)`` is a pool with one block a row, and ``table = arange(B)[:, None]``. The keys of
-    each row are read in ``parts`` parts at once, by default as many as fill the GPU. With ``lengths`` on the CPU
-    nothing waits for the device.
+    The keys of each row are read in ``parts`` parts at once, by default as many as fill the GPU.
 
     Source: Dao et al. 2023 (Flash-Decoding).
     """

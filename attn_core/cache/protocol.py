@@ -37,24 +37,8 @@ class Cache:
         """How many tokens come before each row's next one: one number if all rows hold equally many, or ``(B,)``."""
         return self.longest if self.uniform else self.lengths
 
-    def attend(
-        self,
-        layer: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """Add each row's next tokens, and attend from each of them to all tokens of its row up to it.
-
-        Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
-        tokens count, where ``lengths (B,)`` are given. ``layer`` has a ``mechanism``, ``positions`` and a method
-        ``attend_heads(q, k, v, …)``, whose result is returned. Raises ``ValueError`` if an argument does not fit the
-        cache, or the cache does not fit the mechanism.
-        """
+    def attend(self, *args: Any, **options: Any) -> Tensor:
+        """What ``KVCache.attend`` does, in caches of keys and values; others refuse."""
         raise ValueError(f"cache: expected one of keys and values, as new_cache gives, got {kind(self)}")
 
     def reserve(self, tokens: int) -> None:
@@ -126,7 +110,7 @@ class RecurrentState(Cache):
 
 @contextmanager
 def rollback_on_error(caches: Sequence[Cache]) -> Iterator[None]:
-    """Let all caches grow inside, or none: where something is raised, each forgets what was added since the start."""
+    """Let all caches grow inside, or none: if anything is raised, each forgets what was added since the start."""
     held = [cache.lengths for cache in caches]
     try:
         yield

@@ -198,10 +198,9 @@ def fill(
         shape = shape[::-1] if transposed else shape
         if tensor.shape != shape:
             raise ValueError(f"{path}: expected {theirs} of shape {shape}, got {tuple(tensor.shape)}")
-        parts = (tensor.T if transposed else tensor).split(rows)
-        # Copies, so that no parameter keeps another one, or the file, in memory.
-        copies = (part.clone(memory_format=torch.contiguous_format) for part in parts)
-        found |= zip(ours, copies, strict=True)
+        for name, part in zip(ours, (tensor.T if transposed else tensor).split(rows), strict=True):
+            # A copy, so that no parameter keeps another one, or the file, in memory.
+            found[name] = part.clone(memory_format=torch.contiguous_format)
     if table.logits in stored and not torch.equal(read(table.logits), found["embedding.tokens.weight"]):
         raise ValueError(f"{path}: expected {table.logits} to be the embedding, got another matrix")
     model.load_state_dict(found, assign=True)

@@ -68,7 +68,7 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
             unknown here, or asks for what the model has not; if a parameter is missing, unknown, or of another shape or
             an unknown format.
     """
-    from gguf import GGUFReader
+    from gguf import GGUFReader, dequantize
 
     path = Path(path)
     if not path.is_file():
@@ -85,7 +85,12 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     end_ids = settings.token_ids(*ends, vocab_size=model.config.vocab_size)
     settings.refuse_others(_LLAMA.harmless.split())
     stored = {tensor.name: tensor for tensor in reader.tensors}
-    fill(model, _LLAMA, stored, lambda name: _floats(stored[name], path), path)
+
+    def read(name: str) -> Tensor:
+        with reading(path, f"{name} in a format that gguf dequantises"):
+            return torch.from_numpy(dequantize(stored[name].data, stored[name].tensor_type).copy())
+
+    fill(model, _LLAMA, stored, read, path)
     return Pretrained(model.eval(), tokenizer, end_ids)
 
 
@@ -131,10 +136,3 @@ def _tokenizer(settings: Settings) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-def _floats(tensor: Any, path: Path) -> Tensor:
-    from gguf import dequantize
-
-    with reading(path, f"{tensor.name} in a format that gguf dequantises"):
-        return torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())

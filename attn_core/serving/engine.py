@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -38,8 +37,6 @@ class Engine:
     If anything is raised in a step, an interrupt included, all requests and random generators are as they were before
     it, but for requests that were preempted or admitted, and the step can be taken again. An error of one request
     alone, such as bad logits or one of its sampler, ends that request. Samplers and drafters must not call the engine.
-
-    ``token_budget`` (with drafts) and ``num_blocks`` (with a window) must be large enough for one request.
     """
 
     def __init__(
@@ -83,11 +80,8 @@ class Engine:
         if longest > room:
             parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
             raise ValueError(f"prompt: expected at most {room} tokens with those to come, got {longest}: {parts}")
-        sampler = request.sampler
-        if sampler is not None and request.seed is not None:
-            sampler = replace(sampler, generator=torch.Generator(self._paged.device).manual_seed(request.seed))
         self._recover()
-        completion = Completion(request, next(self._arrivals), sampler)
+        completion = Completion(request, next(self._arrivals))
         self.scheduler.add(completion)
         return completion
 
@@ -120,9 +114,8 @@ class Engine:
         return result
 
     def _kept(self, *waiting: Completion, generators: Iterable[torch.Generator] = ()) -> "_Undo":
-        undo = _Undo(self.tables, self.scheduler, *self.scheduler.running, *waiting, generators=generators)
-        undo.keep(self, ("drafted", "accepted"))
-        return undo
+        whole = (self.tables, self.scheduler, *self.scheduler.running, *waiting)
+        return _Undo([(self, ("drafted", "accepted")), *((one, vars(one)) for one in whole)], generators)
 
     def _recover(self) -> None:
         """Take back a change that was not done. If this is interrupted, it is done over before the next change."""
@@ -146,7 +139,8 @@ class Engine:
         # From here on blocks are written to, also blocks that preempted requests have lost. So what the schedule has
         # changed stays, and only the reading is taken back.
         begins = {completion: self.tables.length(completion.sequence) - tokens for completion, tokens in plan.items()}
-        generators = {self._generator(one.sampler) for one in plan if one.sampler is not None}
+        samplers = [one.request.sampler for one in plan]
+        generators = {self._generator(sampler) for sampler in samplers if sampler is not None}
         self._undo = self._kept(generators=generators), begins
         with evaluating(self._modules):
             taken = self._read(begins)
@@ -204,7 +198,7 @@ class Engine:
             taken[completion] = []
             try:
                 check_logits(own)
-                taken[completion] = verify(completion.sampler or argmax, own, completion.drafts)
+                taken[completion] = verify(completion.request.sampler or argmax, own, completion.drafts)
             except Exception as error:  # only this request's logits or sampler are bad: the others go on
                 completion.error = error
             self.drafted += len(completion.drafts)
@@ -227,21 +221,15 @@ class Engine:
 
 
 class _Undo:
-    """Copies of what objects hold, to be put back.
+    """Copies of attributes of objects, to be put back.
 
-    An interrupt may come between any two instructions, also while something is put back. So the copies are never
-    changed, and ``restore`` may be called again until it has returned.
+    An interrupt may come while something is put back, too. So the copies are never changed, and ``restore`` may be
+    called again until it has returned.
     """
 
-    def __init__(self, *objects: object, generators: Iterable[torch.Generator] = ()) -> None:
-        self._held: list[tuple[object, dict[str, Any]]] = []
+    def __init__(self, objects: Iterable[tuple[object, Iterable[str]]], generators: Iterable[torch.Generator]) -> None:
+        self._held = [(one, {name: _copied(getattr(one, name)) for name in names}) for one, names in objects]
         self._random = [(generator, generator.get_state()) for generator in generators]
-        for one in objects:
-            self.keep(one, vars(one))
-
-    def keep(self, one: object, names: Iterable[str]) -> None:
-        """Copy these attributes, and the lists and dictionaries among them."""
-        self._held.append((one, {name: _copied(getattr(one, name)) for name in names}))
 
     def restore(self) -> None:
         """Put everything back. A list stays the same object, since callers may hold it."""

@@ -13,14 +13,13 @@ class Request:
     """A prompt, and how to continue it.
 
     At most ``max_new_tokens`` tokens come, the one that stops it counted. Without a ``sampler`` each is the most
-    probable one. ``seed`` gives the request a random generator of its own, so that its tokens do not depend on the
-    other requests. The text ends before a token of ``stop_ids``, by default <eos>.
+    probable one; if it has a ``generator`` of its own, its tokens do not depend on the other requests. The text ends
+    before a token of ``stop_ids``, by default <eos>.
     """
 
     prompt: Sequence[int]
     max_new_tokens: int
     sampler: Sampler | None = None
-    seed: int | None = None
     stop_ids: Sequence[int] = (EOS,)
 
     def __post_init__(self) -> None:
@@ -31,10 +30,6 @@ class Request:
         check_integer("max_new_tokens", self.max_new_tokens)
         if self.sampler is not None and not isinstance(self.sampler, Sampler):
             raise ValueError(f"sampler: expected a Sampler, or None for the likeliest token, got {kind(self.sampler)}")
-        if self.seed is not None:
-            check_integer("seed", self.seed, at_least=0, at_most=2**63 - 1)
-            if self.sampler is None:
-                raise ValueError(f"seed: expected a sampler to go with it, got {self.seed} and no sampler")
 
 
 @dataclass(eq=False)
@@ -49,7 +44,6 @@ class Completion:
 
     request: Request
     number: int
-    sampler: Sampler | None
     ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     error: Exception | None = None

@@ -13,14 +13,13 @@ class Scheduler:
     Requests are *waiting* until they are admitted, in the order of their arrival, and then *running*. A running request
     first reads its prompt (prefill) and then decodes. One step reads at most ``token_budget`` tokens:
 
-    1. Each decoding request reads its last token and what is drafted beyond it. If the budget is too small for all of
-       them, those that have waited longest come first.
+    1. Each decoding request reads its last token and what is drafted beyond it; those that have waited longest first.
     2. The rest of the budget goes to prompts, in the order of arrival. One that does not fit is cut (chunked prefill).
     3. Waiting requests are admitted while there is budget, and memory for their whole prompts.
 
     When blocks run out, the running request that arrived last is *preempted*: its blocks are freed, and it waits again,
-    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation). The
-    running requests are always older than the waiting ones, and the oldest can always go on, so each one finishes.
+    before all that came later. It keeps its tokens, and reads them once more when it is admitted. The running requests
+    are always older than the waiting ones, and the oldest can always go on, so each one finishes.
 
     Source: Yu et al. 2022; Agrawal et al. 2024 (chunked prefill); Kwon et al. 2023, section 4.5 (preemption).
     """
@@ -58,7 +57,7 @@ class Scheduler:
         """How many tokens it has still to read: the last one and the drafts if it decodes, otherwise its prompt.
 
         If it was preempted, all but the last of its new tokens are read as a prompt, so that it takes its next token
-        by decoding, as it would have done otherwise: the same seed gives the same tokens.
+        by decoding, as it would have done otherwise: its generator makes the same draws.
         """
         end = len(completion) - bool(completion.ids)
         if self.decoding(completion):

@@ -53,7 +53,7 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Sequence[in
 def reject(target: Tensor, drafted: Tensor, drafts: Sequence[int], generator: torch.Generator | None) -> list[int]:
     """Accept or reject drafts that were drawn from ``drafted``: the tokens that stay, and the one that follows them.
 
-    Shapes: the model's probabilities ``target (K + 1, V)`` and the draft model's ``drafted (K, V)``. Each token has the
+    Shapes: the model's probabilities ``target (K + 1, V)``, the draft model's ``drafted (K, V)``. Each token has the
     model's distribution, given those before it.
 
     Source: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.

@@ -41,7 +41,7 @@ def served(settings, during):
     engine = Engine(shared_model(), **{"block_size": 2, "token_budget": 7} | settings)
     requests = [
         Request([3, 4, 5, 6], 5, stop_ids=()),
-        Request([3, 4, 7], 4, Sampler(), seed=1, stop_ids=()),
+        Request([3, 4, 7], 4, Sampler(generator=torch.Generator().manual_seed(1)), stop_ids=()),
         Request([3, 4, 5, 6, 8], 3, stop_ids=()),
         Request([9], 3, Sampler(), stop_ids=()),  # draws from the global generator
     ]

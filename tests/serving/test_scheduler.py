@@ -26,7 +26,7 @@ def test_ten_thousand_random_operations_lose_no_block_and_no_request():
         everyone = [*scheduler.running, *scheduler.waiting]
         if chosen == "add" and len(scheduler.waiting) < 10:
             prompt = [0] * draw.randint(1, 30)
-            scheduler.add(Completion(Request(prompt, draw.randint(1, 48 - len(prompt))), arrived, None))
+            scheduler.add(Completion(Request(prompt, draw.randint(1, 48 - len(prompt))), arrived))
             arrived += 1
         elif chosen == "cancel" and everyone:
             scheduler.remove(draw.choice(everyone))

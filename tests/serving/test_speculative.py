@@ -92,12 +92,14 @@ def test_drafts_that_are_always_right_save_steps():
 
 
 def test_with_drafts_from_the_text_a_seed_gives_the_same_tokens_as_without():
-    sampler = Sampler(0.3, top_k=5)
-    requests = [Request([i, 4, 5] * 4, 14, sampler, seed=i, stop_ids=()) for i in range(6)]
-    expected = run(requests)[0]
-    found, _, engine = run(requests, drafter=PromptLookup())
+    def requests():
+        samplers = [Sampler(0.3, top_k=5, generator=torch.Generator().manual_seed(i)) for i in range(6)]
+        return [Request([i, 4, 5] * 4, 14, sampler, stop_ids=()) for i, sampler in enumerate(samplers)]
+
+    expected = run(requests())[0]
+    found, _, engine = run(requests(), drafter=PromptLookup())
     assert found == expected and engine.accepted > 3
-    assert run(requests, drafter=PromptLookup(), num_blocks=8, token_budget=9)[0] == expected
+    assert run(requests(), drafter=PromptLookup(), num_blocks=8, token_budget=9)[0] == expected
 
 
 def test_when_the_budget_is_short_those_who_decode_take_turns():
