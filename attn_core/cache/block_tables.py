@@ -148,10 +148,7 @@ class BlockTables:
         self._lengths[sequence] = tokens
 
     def drop(self, sequence: int, blocks: range) -> None:
-        """Give back these full blocks of the sequence, indices of its table, whose tokens nobody reads again.
-
-        The table holds −1 in their place; all other tokens keep their slots.
-        """
+        """Give back these full blocks, indices of the sequence's table, which then holds −1 in their place."""
         table = self._table(sequence)
         full = self._lengths[sequence] // self.block_size
         check_integer("blocks", blocks.stop if blocks else 0, at_least=0, at_most=full)

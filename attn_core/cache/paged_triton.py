@@ -16,8 +16,7 @@ from attn_core.cache.block_tables import StreamingWindow
 from attn_core.mechanisms.flash_triton import LARGEST_HEAD
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E
 
-MOST_ROWS, MOST_PARTS = 64, 64
-"""Query rows of one key head, and parts of a row's keys, at most."""
+MOST_ROWS, MOST_PARTS = 64, 64  # query rows of one key head, and parts of a row's keys, at most
 
 
 @triton.jit

@@ -32,10 +32,9 @@ class BlockPool:
         sizes = {"num_blocks": num_blocks, "num_kv_heads": num_kv_heads, "block_size": block_size, "head_dim": head_dim}
         for name, size in sizes.items():
             check_integer(name, size)
-        # Whatever lies in memory may stay there: a slot is written before it is read.
         with torch.inference_mode(False):  # what inference mode makes could not be written to outside of it
-            self.keys, self.values = (torch.empty(*sizes.values(), dtype=dtype, device=device) for _ in range(2))
-        self.like = self.keys.new_empty(0)  # of the dtype and device of tokens
+            self.like = torch.empty(0, dtype=dtype, device=device)  # of the dtype and device of tokens
+            self._allocate(*sizes.values())
 
     @property
     def nbytes(self) -> int:
@@ -71,6 +70,10 @@ class BlockPool:
         """Keys, values and table for ``paged_attention`` of these rows: here the pool's own."""
         return self.keys, self.values, table
 
+    def _allocate(self, *shape: int) -> None:
+        # Whatever lies in memory may stay there: a slot is written before it is read.
+        self.keys, self.values = self.like.new_empty(shape), self.like.new_empty(shape)
+
     def _stores(self) -> tuple[Tensor, ...]:
         return self.keys, self.values
 
@@ -88,28 +91,10 @@ class BlockPool:
 class QuantisedBlockPool(BlockPool):
     """A ``BlockPool`` that stores integers of 8 bits, and for each block and head one scale in float32.
 
-    An entry is stored as the integer nearest to its quotient by the scale, which is the largest magnitude of the block
-    and head over 127. If a larger one comes later, the scale grows and the block is rounded once more. So an entry is
-    off by at most half the scale for each time that its block was rounded: once if the block was written in one call.
-    Tokens are given and read in ``dtype``, which has to be floating.
+    The scale is the largest magnitude of the block and head over 127. If a larger one comes later, the scale grows and
+    the block is rounded once more. So an entry is off by at most half the scale for each time that its block was
+    rounded: once if the block was written in one call. Tokens are given and read in ``dtype``, a floating one.
     """
-
-    def __init__(
-        self,
-        num_blocks: int,
-        block_size: int,
-        num_kv_heads: int,
-        head_dim: int,
-        *,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> None:
-        if not dtype.is_floating_point:
-            raise ValueError(f"dtype: expected a floating one, in which tokens are given and read, got {dtype}")
-        super().__init__(num_blocks, block_size, num_kv_heads, head_dim, dtype=torch.int8, device=device)
-        self.like = self.like.to(dtype)
-        with torch.inference_mode(False):
-            self.key_scales, self.value_scales = torch.zeros(2, num_blocks, num_kv_heads, device=device)
 
     def read(self, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The blocks of the table in ``dtype``, and the table in which they are numbered anew."""
@@ -119,6 +104,12 @@ class QuantisedBlockPool(BlockPool):
             for store, scales in ((self.keys, self.key_scales), (self.values, self.value_scales))
         )
         return keys, values, numbers
+
+    def _allocate(self, *shape: int) -> None:
+        if not self.like.is_floating_point():
+            raise ValueError(f"dtype: expected a floating one, as tokens are given and read, got {self.like.dtype}")
+        self.keys, self.values = (self.like.new_empty(shape, dtype=torch.int8) for _ in range(2))
+        self.key_scales, self.value_scales = self.like.new_zeros(2, *shape[:2], dtype=torch.float32)
 
     def _stores(self) -> tuple[Tensor, ...]:
         return self.keys, self.values, self.key_scales, self.value_scales

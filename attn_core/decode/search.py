@@ -29,8 +29,7 @@ class Hypothesis(NamedTuple):
     """One decoded sentence: token ids without the one that ends it, <eos>.
 
     ``log_probability`` (nats) is the model's for the ids and for <eos>, if it came. ``attention (T, S)`` has one row
-    for each id; it is None for a model without attention. ``finished`` is False if the maximum length came before
-    <eos>.
+    for each id, if the model has attention. ``finished`` is False if the maximum length came before <eos>.
     """
 
     ids: list[int]
@@ -125,9 +124,8 @@ def beam(
     """Keep the ``beam_size`` most probable beginnings of each sentence; return the best of those that ended.
 
     Hypotheses are compared by log-probability divided by their length (<eos> counted) to the power of
-    ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. A sentence
-    is searched until no beginning can still overtake its best ended hypothesis. If none has ended within
-    ``max_length`` tokens, the best beginning is returned, marked unfinished. Everything else is as in ``greedy``.
+    ``length_penalty``: 0 compares plain probabilities, which favour short sentences; 1 the mean per token. If none has
+    ended within ``max_length`` tokens, the best beginning is returned, marked unfinished.
 
     Source: Wu et al. 2016, section 7 (pruning and normalising by length).
     """

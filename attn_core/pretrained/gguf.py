@@ -49,8 +49,8 @@ _SIZES = {
     "num_layers": "llama.block_count",
     "feed_forward_dim": "llama.feed_forward_length",
 }
+# Types of tokens. Those of the last three are never split; the last type is ordinary text all the same.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-"""Types of tokens. Those of the last three are never split; the last type is ordinary text all the same."""
 
 
 def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:

@@ -183,7 +183,9 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
     if layout == "llama":
         for layer in model.stack.layers:
             for projection in (layer.attention.query, layer.attention.key):
-                projection.weight = nn.Parameter(_interleaved(projection.weight.detach(), layer.attention.head_dim))
+                # From pairs of rows (j, j + D/2) in each head to pairs (2j, 2j + 1).
+                pairs = projection.weight.detach().unflatten(0, (-1, 2, layer.attention.head_dim // 2))
+                projection.weight = nn.Parameter(pairs.transpose(1, 2).flatten(0, 2))
     with reading(splitter, "a tokenizer"):
         tokenizer = Tokenizer.from_file(str(splitter))
     tokenizer.no_padding()
@@ -242,8 +244,3 @@ def _rotary(config: Settings) -> dict[str, Any]:
     slow, fast = (config.get(f"{rope}.{name}_freq_factor", float) for name in ("low", "high"))
     trained = config.get(f"{rope}.original_max_position_embeddings", int)
     return {"base": base, "scaling": YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)}
-
-
-def _interleaved(weight: Tensor, head_dim: int) -> Tensor:
-    """The rows of queries or keys, from pairs (j, j + D/2) in each head to pairs (2j, 2j + 1)."""
-    return weight.unflatten(0, (-1, 2, head_dim // 2)).transpose(1, 2).flatten(0, 2)

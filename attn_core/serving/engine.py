@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -19,8 +19,6 @@ from attn_core.serving.scheduler import Scheduler
 from attn_core.serving.speculative import PromptLookup, verify
 from attn_core.transformer import LanguageModel
 
-T = TypeVar("T")
-
 
 class Engine:
     """Serves a ``LanguageModel`` to many requests at once: continuous batching over a paged cache.
@@ -32,11 +30,10 @@ class Engine:
     a ``window`` every token attends to the first and the last of those before it, and a request holds a bounded number
     of blocks.
 
-    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them.
-
-    If anything is raised in a step, an interrupt included, all requests and random generators are as they were before
-    it, but for requests that were preempted or admitted, and the step can be taken again. An error of one request
-    alone, such as bad logits or one of its sampler, ends that request. Samplers and drafters must not call the engine.
+    Greedy requests get the tokens of ``attn_core.decode.generate``, whatever else is served beside them. If anything is
+    raised in a step, an interrupt included, all requests and random generators are as they were before it, but for
+    requests that were preempted or admitted, and the step can be taken again. An error of one request alone, such as
+    bad logits or one of its sampler, ends that request. Samplers and drafters must not call the engine.
     """
 
     def __init__(
@@ -73,9 +70,8 @@ class Engine:
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
         token_ids("prompt", request.prompt, self.model.config.vocab_size)
-        capacity = self.tables.num_blocks * self.tables.block_size
-        room = getattr(self.model.embedding.positions, "max_length", math.inf)
-        room = room if self.scheduler.window else min(room, capacity)
+        capacity = math.inf if self.scheduler.window else self.tables.num_blocks * self.tables.block_size
+        room = min(getattr(self.model.embedding.positions, "max_length", math.inf), capacity)
         longest = len(request.prompt) + request.max_new_tokens - 1  # the last token is not read
         if longest > room:
             parts = f"{len(request.prompt)} and max_new_tokens {request.max_new_tokens} less 1"
@@ -101,8 +97,8 @@ class Engine:
         """One call of the model for a batch that the scheduler chooses: the new tokens of those that got some."""
         return self._whole(self._step)
 
-    def _whole(self, change: Callable[[], T], *waiting: Completion) -> T:
-        """Make a change of the running requests and these, or, where something is raised, none."""
+    def _whole(self, change: Callable[[], Any], *waiting: Completion) -> Any:
+        """Change the running requests and these or, if anything is raised, none."""
         self._recover()
         self._undo = self._kept(*waiting), {}
         try:

@@ -17,9 +17,8 @@ from attn_core.transformer import LanguageModel
 class PagedModel:
     """A ``LanguageModel``, and a ``pool`` of blocks for each of its layers.
 
-    With a ``window``, each token attends to the first and the last of those before it. A model is refused unless each
-    layer is softmax attention over every key (``MultiHeadAttention``, ``Dense``), and positions add nothing to the
-    scores, as ``ALiBi`` does.
+    With a ``window``, each token attends to the first and the last of those before it. Each layer has to be softmax
+    attention over every key (``MultiHeadAttention``, ``Dense``), without positions that add to the scores (``ALiBi``).
     """
 
     def __init__(

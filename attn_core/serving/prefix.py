@@ -13,9 +13,8 @@ class PrefixTables(BlockTables):
     """``BlockTables`` in which a new sequence finds the blocks that hold its beginning already.
 
     Keys and values depend on all earlier tokens, so a block is found by a hash of its tokens and of the block before.
-    Only full blocks are registered, because they do not change. A block that no sequence refers to stays as it is and
-    counts as free; when no other block is free, the least recently used one is taken. A sequence gives its blocks back
-    in reverse, so the end of a text is forgotten before its beginning.
+    Only full blocks are registered. One that no sequence refers to stays as it is and counts as free; when no other is
+    free, the least recently used one is taken, and of one text the end before the beginning.
 
     Source: Kwon et al. 2023, section 4.4 (shared prefixes); hashes of blocks are vLLM's later form of it.
     """

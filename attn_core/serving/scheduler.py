@@ -26,9 +26,8 @@ class Scheduler:
 
     def __init__(self, tables: PrefixTables, token_budget: int, window: StreamingWindow | None = None) -> None:
         self.tables, self.token_budget, self.window = tables, token_budget, window
-        self.most_blocks = tables.num_blocks  # of one request
-        if window is not None:
-            self.most_blocks = window.most_blocks(token_budget, tables.block_size)
+        # How many blocks one request may hold.
+        self.most_blocks = window.most_blocks(token_budget, tables.block_size) if window else tables.num_blocks
         self.waiting: list[Completion] = []
         self.running: list[Completion] = []
         self.preemptions = self._step = 0
