@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from attn_book.data import Vocab
 from attn_book.data.batches import pad
 from attn_core.contract import check_integer, shown
-from attn_core.decode.beam import beam
-from attn_core.decode.search import greedy
+from attn_core.decode import beam, greedy
 
 
 class Translation(NamedTuple):

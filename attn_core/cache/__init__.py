@@ -3,10 +3,9 @@
 from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement, StreamingWindow
 from attn_core.cache.contiguous import KVCache
 from attn_core.cache.packed import PackedKVCache
-from attn_core.cache.paged import BlockPool, as_tensors, gathered_attention, paged_attention
-from attn_core.cache.protocol import Cache, rollback_on_error
-from attn_core.cache.quantised import QuantisedBlockPool
-from attn_core.cache.recurrent import RecurrentState
+from attn_core.cache.paged import gathered_attention, paged_attention
+from attn_core.cache.pools import BlockPool, QuantisedBlockPool, as_tensors
+from attn_core.cache.protocol import Cache, RecurrentState, rollback_on_error
 
 __all__ = [
     "BlockPool",

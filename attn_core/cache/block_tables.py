@@ -1,11 +1,9 @@
-"""Which block holds which token: the paged cache's policy, in plain Python. The tensors are in ``paged``.
+"""Which block holds which token: the paged cache's policy, in plain Python. The tensors are in ``pools``.
 
-The memory for keys and values is cut into blocks of equal size. A sequence owns no stretch of memory: it has a *block
-table*, the numbers of its blocks in the order of its tokens, so token i lies in block ``table[i // block_size]`` at
-offset ``i % block_size``. Blocks are handed out when they are needed, in no order, and sequences that begin alike share
-the blocks of their beginning until one of them has to write into a shared block: it then gets a copy (copy-on-write).
-
-Source: Kwon et al. 2023, sections 4.2 to 4.4.
+A sequence has a *block table*, the numbers of its blocks in the order of its tokens, so token i lies in block
+``table[i // block_size]`` at offset ``i % block_size``. Blocks are handed out when they are needed, in no order, and
+sequences that begin alike share the blocks of their beginning until one of them has to write into a shared block: it
+then gets a copy (copy-on-write).
 """
 
 from collections import Counter
@@ -21,13 +19,10 @@ class OutOfBlocks(RuntimeError):  # noqa: N818 - the name says what is the matte
 
 
 class Placement(NamedTuple):
-    """Where new tokens go: first do the ``copies``, in their order, then write the tokens to the ``slots``.
+    """Where new tokens go: first do the ``copies``, in their order, then write the tokens to the ``slots``."""
 
-    ``slots`` holds a pair (block, offset) for each token, ``copies`` pairs (source block, target block).
-    """
-
-    slots: list[tuple[int, int]]
-    copies: list[tuple[int, int]]
+    slots: list[tuple[int, int]]  # (block, offset) of each token
+    copies: list[tuple[int, int]]  # (source block, target block)
 
 
 @dataclass(frozen=True)
@@ -35,16 +30,11 @@ class StreamingWindow:
     """Each token attends to the last ``size`` tokens, itself included, and to the first ``sinks`` of the text.
 
     So a text of any length holds a bounded number of blocks: ``BlockTables.drop`` gives back the ``unseen`` ones
-    between the first tokens and the window. The rule speaks of positions in the text. Answers therefore do not depend
-    on the size of blocks, or on how a text is cut into calls.
+    between the first tokens and the window. Positions are those in the text, so answers do not depend on the size of
+    blocks, or on how a text is cut into calls. Xiao et al. number the tokens in the cache anew in each step instead, so
+    that no distance exceeds those of training.
 
-    Positions stay those of the text. Xiao et al. number the tokens in the cache anew in each step, so that no distance
-    exceeds those of training; here the distance to the sinks grows with the text.
-
-    Raises:
-        ValueError: if ``size`` is not an integer of at least 1, or ``sinks`` not one of at least 0.
-
-    Source: Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks", section 3.2.
+    Source: Xiao et al. 2023, section 3.2.
     """
 
     size: int
@@ -67,12 +57,9 @@ class StreamingWindow:
 class BlockTables:
     """The block tables of all sequences, the free blocks, and how many tables refer to each of the others.
 
-    ``num_blocks`` blocks of ``block_size`` tokens each. Sequences are named by numbers that are never given twice. One
-    object serves all layers of a model: a token lies in the same slot of every layer's pool.
-
-    Raises:
-        ValueError: if a size is not an integer of at least 1. In every method: if a sequence does not exist, or a
-            number of tokens is not an integer in its range.
+    Sequences are named by numbers that are never given twice. One object serves all layers of a model: a token lies in
+    the same slot of every layer's pool. Every method raises ``ValueError`` if a sequence does not exist, or a number
+    of tokens is out of range.
 
     Source: Kwon et al. 2023, sections 4.2 (block tables), 4.4 (sharing, reference counts, copy-on-write).
     """
@@ -104,22 +91,16 @@ class BlockTables:
 
     @property
     def reserved_slots(self) -> int:
-        """Tokens that the used blocks have room for."""
+        """Slots of the used blocks."""
         return self.used_blocks * self.block_size
 
     @property
     def filled_slots(self) -> int:
-        """Slots that hold some sequence's token, a shared one counted once. Takes time for every block of every table.
-
-        Over ``reserved_slots`` this is the share of the memory in use. The sum of all lengths is larger where sequences
-        share blocks.
-        """
+        """Slots that hold some sequence's token, a shared one counted once; every block of every table is visited."""
         filled: Counter[int] = Counter()
         for sequence, table in self._tables.items():
             for i, block in enumerate(table):
-                if block < 0:
-                    continue
-                held = min(self.block_size, self._lengths[sequence] - i * self.block_size)
+                held = min(self.block_size, self._lengths[sequence] - i * self.block_size) if block >= 0 else 0
                 filled[block] = max(filled[block], held)
         return filled.total()
 
@@ -140,17 +121,13 @@ class BlockTables:
         """A new sequence with no tokens and no blocks."""
         return self._add([], 0)
 
-    def fork(self, sequence: int, tokens: int | None = None) -> int:
-        """A new sequence that begins with the first ``tokens`` tokens of this one, or all: it shares their blocks."""
-        table, length = self._table(sequence), self._lengths[sequence]
-        tokens = length if tokens is None else tokens
-        check_integer("tokens", tokens, at_least=0, at_most=length)
-        shared = table[: self._blocks(tokens)]
-        self._check_end(shared, tokens)
-        for block in shared:
+    def fork(self, sequence: int) -> int:
+        """A new sequence with all tokens of this one: it shares their blocks."""
+        table = self.table(sequence)
+        for block in table:
             if block >= 0:
                 self._references[block] += 1
-        return self._add(shared, tokens)
+        return self._add(table, self._lengths[sequence])
 
     def free(self, sequence: int) -> None:
         """Forget the sequence. Blocks that no other sequence shares become free."""
@@ -162,7 +139,8 @@ class BlockTables:
         table = self._table(sequence)
         check_integer("tokens", tokens, at_least=0, at_most=self._lengths[sequence])
         kept = self._blocks(tokens)
-        self._check_end(table[:kept], tokens)
+        if tokens % self.block_size and table[kept - 1] < 0:  # the next token would be written there
+            raise ValueError(f"tokens: expected an end within a block that the sequence still has, got {tokens}")
         for block in reversed(table[kept:]):
             if block >= 0:
                 self._release(block)
@@ -170,13 +148,7 @@ class BlockTables:
         self._lengths[sequence] = tokens
 
     def drop(self, sequence: int, blocks: range) -> None:
-        """Give back these full blocks of the sequence, indices of its table, whose tokens nobody reads again.
-
-        The table holds −1 in their place; all other tokens keep their slots. Blocks dropped before stay so.
-
-        Raises:
-            ValueError: if the sequence has not filled all of these blocks.
-        """
+        """Give back these full blocks, indices of the sequence's table, which then holds −1 in their place."""
         table = self._table(sequence)
         full = self._lengths[sequence] // self.block_size
         check_integer("blocks", blocks.stop if blocks else 0, at_least=0, at_most=full)
@@ -192,17 +164,13 @@ class BlockTables:
     def append_all(self, growth: Mapping[int, int]) -> Placement:
         """Make room for the new tokens of several sequences, ``{sequence: tokens}``: for all of them or for none.
 
-        The slots come in the order of ``growth``, each sequence's together.
-
-        Raises:
-            OutOfBlocks: if there are too few free blocks. Nothing has changed then.
+        The slots come in the order of ``growth``, each sequence's together. Raises ``OutOfBlocks`` if there are too few
+        free blocks; nothing has changed then.
         """
         needed = self.blocks_needed(growth)
         if needed > self.free_blocks:
-            raise OutOfBlocks(
-                f"expected at most {self.free_blocks} new blocks, the free ones of {self.num_blocks}, "
-                f"got a need of {needed} for {sum(growth.values())} tokens"
-            )
+            expected = f"at most {self.free_blocks} new blocks, the free ones of {self.num_blocks}"
+            raise OutOfBlocks(f"expected {expected}, got a need of {needed} for {sum(growth.values())} tokens")
         slots: list[tuple[int, int]] = []
         copies: list[tuple[int, int]] = []
         for sequence, tokens in growth.items():
@@ -230,23 +198,12 @@ class BlockTables:
                 needed += 1
         return needed
 
-    def __repr__(self) -> str:
-        return (
-            f"BlockTables({len(self._tables)} sequences, "
-            f"{self.used_blocks} of {self.num_blocks} blocks of {self.block_size} tokens used)"
-        )
-
     def _writes_into_shared(self, sequence: int, tokens: int, left: Mapping[int, int] | None = None) -> bool:
         """Whether the first new token goes into a block that others have too. A full last block is left alone."""
         if tokens == 0 or self._lengths[sequence] % self.block_size == 0:
             return False
         last = self._tables[sequence][-1]
         return self._references[last] - (left or {}).get(last, 0) > 1
-
-    def _check_end(self, table: list[int], tokens: int) -> None:
-        """The next token can be written: the block that it shares with those before it was not dropped."""
-        if tokens % self.block_size and table[-1] < 0:
-            raise ValueError(f"tokens: expected an end within a block that the sequence still has, got {tokens}")
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.block_size)

@@ -1,23 +1,21 @@
 """The contiguous key-value cache: one tensor of keys and one of values, with room set aside for each row."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from attn_core import masks
-from attn_core.cache.protocol import Cache, CachedLayer, check_like
+from attn_core.cache.protocol import Cache, check_like
 from attn_core.contract import check_integer, check_mask, kind
 
 
 class KVCache(Cache):
     """Keys and values of one attention layer in two tensors, ``(B, G, capacity, D)`` and ``(B, G, capacity, Dv)``.
 
-    Each row of the batch fills its own slots from 0 on, so slot j holds the row's token j, and rows may differ in
-    length. The room for ``capacity`` tokens a row is set aside at once; ``reserve`` gives more. ``value_dim`` is 0
-    where keys serve as values, too, as in latent attention.
-
-    Raises:
-        ValueError: if a size is below 1 (``value_dim``: below 0).
+    Slot j of a row holds the row's token j, and rows may differ in length. The room for ``capacity`` tokens a row is
+    set aside at once; ``reserve`` gives more. ``value_dim`` is 0 if keys serve as values, too, as in latent attention.
 
     Source: Shazeer 2019, section 2.4 (incremental decoding).
     """
@@ -56,7 +54,7 @@ class KVCache(Cache):
 
     def attend(
         self,
-        layer: CachedLayer,
+        layer: Any,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -65,9 +63,12 @@ class KVCache(Cache):
         bias: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> Tensor:
-        """Let the layer attend to all keys and values; raises also for an ``aligned_only`` mechanism and ragged rows.
+        """Add each row's next tokens, and attend from each of them to all tokens of its row up to it.
 
-        In ``mask`` and ``bias``, S is the cache's ``longest`` after this call.
+        Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
+        tokens count, if ``lengths (B,)`` are given. In ``mask`` and ``bias``, S is the cache's ``longest`` after this
+        call. Returns what the ``attend_heads`` of ``layer`` does; an ``aligned_only`` mechanism refuses rows of unequal
+        lengths.
         """
         held, aligned = self.lengths, self.uniform and lengths is None
         mechanism, own = layer.mechanism, q is k
@@ -97,10 +98,7 @@ class KVCache(Cache):
         Shapes: ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; with ``lengths (B,)``, integers from 0 to T, only the first
         ``lengths[b]`` tokens of row b count, and the rest is padding. Returns ``(B, G, longest, D)`` and
         ``(B, G, longest, Dv)``. In shorter rows, the slots past the row's length hold finite numbers without meaning;
-        ``masks.causal`` with the old lengths as offset hides them from every query that counts.
-
-        Raises:
-            ValueError: if ``k``, ``v`` or ``lengths`` do not fit, or there is no room. The cache is then as it was.
+        ``masks.causal`` with the old lengths as offset hides them. If there is no room, the cache is as it was.
         """
         batch = len(self._counts)
         for name, new, store in (("k", k, self.keys), ("v", v, self.values)):
@@ -115,10 +113,8 @@ class KVCache(Cache):
         counts, before = self._grown(tokens, lengths), self.longest
         longest = max(counts)
         if longest > self.capacity:
-            raise ValueError(
-                f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {longest} "
-                f"with the {self._counts[counts.index(longest)]} that are cached"
-            )
+            found = f"{longest} with the {self._counts[counts.index(longest)]} that are cached"
+            raise ValueError(f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {found}")
         if lengths is None and self.uniform:  # half the time of an assignment to a slice
             self.keys.narrow(2, before, tokens).copy_(k)
             self.values.narrow(2, before, tokens).copy_(v)

@@ -1,29 +1,21 @@
-"""The tokens of several sequences side by side, as many of each as there are: a batch without padding.
+"""A batch without padding, in which each row is one token: one request reads 200, while others decode one each.
 
-A server's batch is ragged: one request reads 200 tokens of its prompt while others decode one token each. Here each
-*token* is a row of the batch. All layers but attention act on single tokens anyway, so it is this cache that attends.
+All layers but attention act on single tokens anyway, so only this cache has to know which rows belong together.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.paged import BlockPool, paged_attention
-from attn_core.cache.protocol import Cache, CachedLayer
+from attn_core.cache.paged import paged_attention
+from attn_core.cache.pools import BlockPool
+from attn_core.cache.protocol import Cache
 from attn_core.contract import check_integer, shown
 from attn_core.mechanisms.dense import is_plain_softmax
-
-
-class _Batch(NamedTuple):
-    """What the layers share: each row's slot, and for the sequences that attend together their rows and blocks."""
-
-    slots: Tensor
-    groups: list[tuple[Tensor, Tensor, Tensor]]
-    window: StreamingWindow | None
 
 
 class PackedKVCache(Cache):
@@ -34,9 +26,16 @@ class PackedKVCache(Cache):
     sequence up to the token itself.
     """
 
-    def __init__(self, positions: list[int], batch: _Batch, pool: BlockPool) -> None:
+    def __init__(
+        self,
+        positions: list[int],
+        pool: BlockPool,
+        slots: Tensor,
+        groups: list[tuple[Tensor, Tensor, Tensor]],
+        window: StreamingWindow | None,
+    ) -> None:
         super().__init__(positions, pool.keys.device)
-        self.pool, self._batch = pool, batch
+        self.pool, self._slots, self._groups, self._window = pool, slots, groups, window
 
     @classmethod
     def for_layers(
@@ -47,14 +46,7 @@ class PackedKVCache(Cache):
         *,
         window: StreamingWindow | None = None,
     ) -> list["PackedKVCache"]:
-        """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence.
-
-        With a ``window``, each token attends to the first and the last of those before it.
-
-        Raises:
-            ValueError: if there is no pool or no sequence, a pool has other blocks than ``tables``, or these are not
-                consecutive tokens that a sequence has.
-        """
+        """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence."""
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
         size, device = tables.block_size, pools[0].keys.device
@@ -76,28 +68,29 @@ class PackedKVCache(Cache):
             alike[len(new)].append((len(positions), read, new.stop - len(unseen) * size))
             positions += new
             slots += [(blocks[i // size], i % size) for i in new]
-        batch = _Batch(torch.tensor(slots, device=device), [], window)
+        groups = []  # of sequences that attend together: their rows, their blocks, and how many tokens lie in these
         for count, members in alike.items():
             first, used, lengths = zip(*members, strict=True)
             width = max(map(len, used))
             rows = torch.tensor(first, device=device)[:, None] + torch.arange(count, device=device)
             table = torch.tensor([row + [0] * (width - len(row)) for row in used], device=device)
-            batch.groups.append((rows, table, torch.tensor(lengths)))
-        return [cls(positions, batch, pool) for pool in pools]
+            groups.append((rows, table, torch.tensor(lengths)))
+        placed = torch.tensor(slots, device=device)
+        return [cls(positions, pool, placed, groups, window) for pool in pools]
 
-    def attend(self, layer: CachedLayer, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
+    def attend(self, layer: Any, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
 
-        Raises also for another mechanism, for positions that add to the scores, and for all other arguments.
+        Refuses another mechanism, positions that add to the scores, and all other arguments.
         """
         added = None if layer.positions is None else layer.positions.bias(self.lengths, self.lengths)
         if not is_plain_softmax(layer.mechanism) or any(x is not None for x in (added, *refused.values())):
             expected = "Dense() without a soft cap, a mask or a bias beside rows of single tokens"
             raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
-        self.pool.write(self._batch.slots, k.flatten(1, 2), v.flatten(1, 2))
+        self.pool.write(self._slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
-        for rows, table, lengths in self._batch.groups:
+        for rows, table, lengths in self._groups:
             queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            attended = paged_attention(queries, *self.pool.read(table), lengths, window=self._batch.window)
+            attended = paged_attention(queries, *self.pool.read(table), lengths, window=self._window)
             out[rows, :, 0] = attended.transpose(1, 2)
         return out

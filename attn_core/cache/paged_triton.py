@@ -1,9 +1,8 @@
 """Attention of few queries to a long cache on NVIDIA GPUs: split-K decoding, in two kernels of our own.
 
-In a decoding step each row has one query, and one program a row and key head would leave most of a GPU idle while it
-walks along thousands of keys. So the keys of a row are split: each program reads one part and writes what the queries
-get from it alone, with the log-sum-exp of their scores, and a second kernel combines the parts as flash attention
-combines tiles. Keys are read where they lie, through the block table; nothing is gathered.
+In a decoding step each row has one query, and one program for each row and key head would leave most of a GPU idle. So
+the keys of a row are split: each program reads one part and writes what the queries get from it alone, with the
+log-sum-exp of their scores, and a second kernel combines the parts as flash attention combines tiles.
 
 Needs the package ``triton``, or its interpreter, as ``mechanisms/flash_triton.py``.
 """
@@ -17,8 +16,7 @@ from attn_core.cache.block_tables import StreamingWindow
 from attn_core.mechanisms.flash_triton import LARGEST_HEAD
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E
 
-MOST_ROWS, MOST_PARTS = 64, 64
-"""Query rows of one key head, and parts of a row's keys, at most."""
+MOST_ROWS, MOST_PARTS = 64, 64  # query rows of one key head, and parts of a row's keys, at most
 
 
 @triton.jit
@@ -109,16 +107,14 @@ def split_attention(
     values: Tensor,
     table: Tensor,
     lengths: Tensor,
-    scale: float,
     *,
+    scale: float,
     window: StreamingWindow | None = None,
     parts: int | None = None,
 ) -> Tensor:
     """``paged_attention`` of the few queries that ``suits`` accepts, its arguments checked already: ``(B, H, T, Dv)``.
 
-    A contiguous cache ``(B, G, S, D)`` is a pool with one block a row, and ``table = arange(B)[:, None]``. The keys of
-    each row are read in ``parts`` parts at once, by default as many as fill the GPU. With ``lengths`` on the CPU
-    nothing waits for the device.
+    The keys of each row are read in ``parts`` parts at once, by default as many as fill the GPU.
 
     Source: Dao et al. 2023 (Flash-Decoding).
     """

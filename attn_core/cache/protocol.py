@@ -1,24 +1,14 @@
-"""What a layer keeps between two calls: the protocol of all caches, and what they share."""
+"""What a layer keeps between two calls: what all caches share, and recurrent states."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attn_core import masks
 from attn_core.contract import check_integers, check_lengths, kind
-
-
-class CachedLayer(Protocol):
-    """What a cache knows of the layer that calls it."""
-
-    mechanism: Any
-    positions: Any
-
-    def attend_heads(self, q: Tensor, k: Tensor, v: Tensor, *, before: Tensor | None = None, **options: Any) -> Tensor:
-        """Attend with ``options`` of the contract; ``before (B,)`` counts the keys before each row's first query."""
 
 
 class Cache:
@@ -47,47 +37,22 @@ class Cache:
         """How many tokens come before each row's next one: one number if all rows hold equally many, or ``(B,)``."""
         return self.longest if self.uniform else self.lengths
 
-    def attend(
-        self,
-        layer: CachedLayer,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        lengths: Tensor | None = None,
-    ) -> Tensor:
-        """Add each row's next tokens, and attend from each of them to all tokens of its row up to it.
-
-        Shapes: ``q (B, H, T, D)``, ``k (B, G, T, D)``, ``v (B, G, T, Dv)``; of row b, only the first ``lengths[b]``
-        tokens count, where ``lengths (B,)`` are given. Returns what the layer's ``attend_heads`` does.
-
-        Raises:
-            ValueError: if an argument does not fit the cache, or the cache not the layer's mechanism.
-        """
+    def attend(self, *args: Any, **options: Any) -> Tensor:
+        """What ``KVCache.attend`` does, in caches of keys and values; others refuse."""
         raise ValueError(f"cache: expected one of keys and values, as new_cache gives, got {kind(self)}")
 
     def reserve(self, tokens: int) -> None:
         """Make sure that each row has room for so many more tokens, where room is set aside in advance."""
 
     def truncate(self, lengths: Tensor) -> None:
-        """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers.
-
-        Raises:
-            ValueError: if ``lengths`` has another shape or dtype, or is greater than what a row holds.
-        """
+        """Forget all but the first ``lengths[b]`` tokens of each row b, ``lengths (B,)`` integers."""
         masks.length_mask(lengths, self.longest)  # for its errors
         if lengths.shape != self.lengths.shape or bool((lengths.to(self.lengths) > self.lengths).any()):
             raise ValueError(f"lengths: expected at most {self._counts} tokens, got {lengths.tolist()}")
         self.lengths, self._counts = lengths.to(self.lengths, copy=True), lengths.tolist()
 
     def reorder(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order and each as often as it is named; forget the others.
-
-        Raises:
-            ValueError: if ``rows`` is not an integer tensor of one axis, is empty, or names a row that does not exist.
-        """
+        """Keep these rows of the batch, in this order and each as often as it is named; forget the others."""
         check_integers("rows", rows, axes=1)
         chosen, batch = rows.tolist(), len(self._counts)
         if not chosen or min(chosen) < 0 or max(chosen) >= batch:
@@ -107,9 +72,45 @@ class Cache:
         self._counts = counts
 
 
+class RecurrentState(Cache):
+    """A cache that keeps sums in place of keys and values: a tuple of tensors, one row of the batch each.
+
+    ``layer`` is the one whose sums it keeps. A sum cannot be taken apart again, so ``truncate`` takes back the last
+    call, as a call that failed needs it, and nothing before it.
+    """
+
+    def __init__(self, layer: nn.Module, state: tuple[Tensor, ...]) -> None:
+        super().__init__([0] * len(state[0]), state[0].device)
+        self.layer, self.state = layer, state
+        self._before = self.lengths, state
+
+    def advance(self, state: tuple[Tensor, ...], tokens: int, lengths: Tensor | None = None) -> None:
+        """Put in the state after each row's next ``tokens``, or after the first ``lengths (B,)`` of them."""
+        counts = self._grown(tokens, lengths)
+        self._before, self.state = (self.lengths, self.state), state
+        self._grow(counts, tokens if lengths is None else lengths)
+
+    def truncate(self, lengths: Tensor) -> None:
+        """Take back the last call, if these are the ``lengths (B,)`` before it; those of now change nothing."""
+        masks.length_mask(lengths, self.longest)  # for its errors
+        held, state = self._before
+        if torch.equal(lengths.to(held), held):
+            super().truncate(lengths)
+            self.state = state
+        elif not torch.equal(lengths.to(held), self.lengths):
+            expected = f"{held.tolist()}, those before the last call, since sums cannot be divided"
+            raise ValueError(f"lengths: expected {expected}, got {lengths.tolist()}")
+
+    def reorder(self, rows: Tensor) -> None:
+        """Choose rows, as ``Cache`` says."""
+        super().reorder(rows)
+        self.state = tuple(x[rows.to(x.device)] for x in self.state)
+        self._before = self.lengths, self.state
+
+
 @contextmanager
 def rollback_on_error(caches: Sequence[Cache]) -> Iterator[None]:
-    """Let all caches grow inside, or none: where something is raised, each forgets what was added since the start."""
+    """Let all caches grow inside, or none: if anything is raised, each forgets what was added since the start."""
     held = [cache.lengths for cache in caches]
     try:
         yield

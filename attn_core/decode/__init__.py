@@ -1,10 +1,7 @@
 """From a trained model to sentences: greedy and beam search, and sampling."""
 
-from attn_core.decode.beam import beam
-from attn_core.decode.generate import generate
-from attn_core.decode.hypothesis import Hypothesis, Stepper
 from attn_core.decode.pick import Pick, Sampler, argmax, top_k, top_p
-from attn_core.decode.search import greedy, sample
+from attn_core.decode.search import Hypothesis, Stepper, beam, generate, greedy, sample
 
 __all__ = [
     "Hypothesis",

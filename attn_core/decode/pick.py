@@ -9,7 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import can_read, check_integer, check_number, is_number, kind
-from attn_core.decode.hypothesis import BAD_LOGITS
+
+BOS, EOS = 1, 2
+"""The ids with which texts begin and end in the book's vocabularies. Other vocabularies' are given as arguments."""
+
+BAD_LOGITS = "logits: expected a finite greatest logit in each row, got NaN or an infinity"
 
 Pick = Callable[[Tensor], Tensor]
 """From logits ``(B, V)`` to the tokens taken, ``(B,)`` integers."""
@@ -21,7 +25,7 @@ def argmax(logits: Tensor) -> Tensor:
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
-    """The ``k`` greatest logits as they are, the others −inf; all, where there are no more than ``k``.
+    """The ``k`` greatest logits as they are, the others −inf; all, if there are no more than ``k``.
 
     Shapes: ``logits (…, V)``, to the same shape. Of equal logits no more are kept than there is room for.
 
@@ -35,8 +39,7 @@ def top_k(logits: Tensor, k: int) -> Tensor:
 def top_p(logits: Tensor, p: float) -> Tensor:
     """The nucleus: the fewest likeliest tokens whose probabilities sum to at least ``p``; the other logits are −inf.
 
-    Shapes: ``logits (…, V)``, to the same shape. The token that crosses ``p`` is kept, so one at least always is;
-    ``p=1`` keeps all.
+    Shapes: ``logits (…, V)``, to the same shape. The token that crosses ``p`` is kept, so there always is one.
 
     Source: Holtzman et al. 2020, section 3.1.
     """
@@ -83,13 +86,8 @@ class Sampler:
         return logits.softmax(-1)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """One token for each row: ``logits (B, V)`` to ``(B,)``.
-
-        Raises:
-            ValueError: if a row has a NaN or no finite logit; on a GPU, where asking would wait for the device, PyTorch
-                raises its own error later.
-        """
-        if can_read(logits):
+        """One token for each row: ``logits (B, V)`` to ``(B,)``."""
+        if can_read(logits):  # on a GPU this would wait for the device, and PyTorch raises its own error later
             check_logits(logits)
         return torch.multinomial(self.probabilities(logits), 1, generator=self.generator)[:, 0]
 
@@ -97,8 +95,8 @@ class Sampler:
 def take(pick: Pick, logits: Tensor) -> tuple[Tensor, Tensor]:
     """The tokens taken from logits ``(B, V)``, and the model's log-probabilities of them: ``(B,)`` each.
 
-    Bad logits are refused here on the CPU. On a GPU, where each question waits for the device, the log-probabilities
-    become NaN, which ``Hypothesis.of`` refuses.
+    Bad logits are refused here on a CPU. On a GPU a check would wait for the device, but the log-probabilities become
+    NaN, which ``Hypothesis.of`` refuses.
     """
     logits = logits.float()
     if logits.device.type == "cpu":

@@ -1,7 +1,7 @@
 """Models of the Llama family from GGUF files, the format of llama.cpp.
 
-A GGUF file holds a model's sizes, its tokenizer and its parameters, most of them quantised to a few bits. They become
-float32 here. Needs the packages gguf and tokenizers.
+A GGUF file holds a model's sizes, its tokenizer and its parameters, most of them quantised to a few bits. Needs the
+packages gguf and tokenizers.
 """
 
 from pathlib import Path
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from attn_core.positions import Interpolation
-from attn_core.pretrained.settings import Settings, reading
-from attn_core.pretrained.tables import Pretrained, Table, fill, make_llama
+from attn_core.pretrained.checkpoint import Pretrained, Settings, Table, fill, make_llama, reading
 from attn_core.transformer import LanguageModel
 
 _OFF = """
@@ -35,6 +34,7 @@ _LLAMA = Table(
         "ffn_down": "feed_forward.out",
     },
     needed={
+        "general.architecture": ("llama",),
         "general.type": ("model",),
         "general.quantization_version": (2,),
         "llama.attention.causal": (True,),
@@ -57,29 +57,26 @@ _SIZES = {
     "num_layers": "llama.block_count",
     "feed_forward_dim": "llama.feed_forward_length",
 }
+# Types of tokens. Those of the last three are never split; the last type is ordinary text all the same.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-"""Types of tokens. Those of the last three are never split; the last type is ordinary text all the same."""
 
 
 def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     """The model of a GGUF file of the architecture ``llama``, its tokenizer, and the tokens that end a text.
 
-    The model is in float32 on the CPU, in evaluation mode. Its embedding is also the matrix of its logits. Queries and
-    keys are stored with interleaved pairs of rotary entries, as ``Rotary`` has them, so all parameters are used as they
-    are.
-
-    The tokenizer is a ``tokenizers.Tokenizer``: byte-level BPE as SmolLM splits text. ``tokenizer.encode(text).ids``
-    are the tokens, and ``tokenizer.decode(ids)`` is the text again. Names of special tokens in a text, such as
+    The model is in float32 on the CPU, in evaluation mode. Its embedding is also the matrix of its logits. The
+    tokenizer is a ``tokenizers.Tokenizer``: byte-level BPE as SmolLM splits text. ``tokenizer.encode(text).ids`` are
+    the tokens, and ``tokenizer.decode(ids)`` is the text again. Names of special tokens in a text, such as
     ``<|im_start|>``, and of tokens that the model's authors added, such as ``<think>``, are encoded as these tokens.
 
     Raises:
         ImportError: if gguf or tokenizers is not installed.
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is damaged, one of several shards, of another architecture, byte order or kind of
-            tokenizer; if it lacks a setting, or has one that is unknown here or asks for what the model has not; if it
-            lacks a parameter, has one that this model has not, or one of another shape or of an unknown format.
+        ValueError: if the file is damaged, one of several shards, or of another byte order; if a setting is missing,
+            unknown here, or asks for what the model has not; if a parameter is missing, unknown, or of another shape or
+            an unknown format.
     """
-    from gguf import GGUFReader
+    from gguf import GGUFReader, dequantize
 
     path = Path(path)
     if not path.is_file():
@@ -91,9 +88,6 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
         raise ValueError(f"{path}: expected the byte order of this machine, got {reader.endianess.name.lower()}-endian")
     if settings.values.get("split.count", 0) not in (0, 1):
         raise ValueError(f"{path}: expected one file with all parameters, got a shard")
-    architecture = settings.get("general.architecture", str)
-    if architecture != "llama":
-        raise ValueError(f"{path}: expected a model of the architecture llama, got {architecture}")
     for name, accepted in _LLAMA.needed.items():
         settings.expect(name, *accepted)
     model, tokenizer = _model(settings), _tokenizer(settings)
@@ -101,19 +95,25 @@ def load_gguf(path: Path | str) -> Pretrained[LanguageModel]:
     end_ids = settings.token_ids(*ends, vocab_size=model.config.vocab_size)
     settings.refuse_others(_LLAMA.harmless.split())
     stored = {tensor.name: tensor for tensor in reader.tensors}
-    fill(model, _LLAMA, stored, lambda name: _floats(stored[name], path), path)
+
+    def read(name: str) -> Tensor:
+        with reading(path, f"{name} in a format that gguf dequantises"):
+            return torch.from_numpy(dequantize(stored[name].data, stored[name].tensor_type).copy())
+
+    fill(model, _LLAMA, stored, read, path)
     return Pretrained(model.eval(), tokenizer, end_ids)
 
 
 def _model(settings: Settings) -> LanguageModel:
     sizes = settings.sizes(_SIZES)
+    sizes["vocab_size"] = settings.get("llama.vocab_size", int, len(settings.get("tokenizer.ggml.tokens", list)))
     head_dim = settings.get("llama.attention.key_length", int, sizes["model_dim"] // sizes["num_heads"])
     settings.expect("llama.attention.value_length", head_dim)
     factor = settings.get("llama.rope.scaling.factor", float, settings.get("llama.rope.scale_linear", float, 1.0))
     scaled = factor != 1 and settings.values.get("llama.rope.scaling.type") != "none"
     return make_llama(
         settings,
-        _SIZES,
+        sizes,
         kv="llama.attention.head_count_kv",
         head="llama.attention.key_length",
         eps="llama.attention.layer_norm_rms_epsilon",
@@ -122,7 +122,6 @@ def _model(settings: Settings) -> LanguageModel:
             "rotary_dim": settings.get("llama.rope.dimension_count", int, None),
             "scaling": Interpolation(factor) if scaled else None,
         },
-        vocab_size=settings.get("llama.vocab_size", int, len(settings.get("tokenizer.ggml.tokens", list))),
     )
 
 
@@ -147,10 +146,3 @@ def _tokenizer(settings: Settings) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-def _floats(tensor: Any, path: Path) -> Tensor:
-    from gguf import dequantize
-
-    with reading(path, f"{tensor.name} in a format that gguf dequantises"):
-        return torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attn_core.positions import Interpolation, Learned, YaRN
-from attn_core.pretrained.settings import Settings, reading
-from attn_core.pretrained.tables import Pretrained, Table, fill, make, make_llama
+from attn_core.pretrained.checkpoint import Pretrained, Settings, Table, fill, make, make_llama, reading
 from attn_core.transformer import FeedForward, LanguageModel, SegmentEncoder
 
 # What no family's model depends on: notes, training, generation, and code that computes the same in another order.
@@ -27,7 +26,6 @@ num_beam* num_labels num_return_sequences output_* prefix problem_type remove_in
 return_dict* task_specific_params* temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings tokenizer_class
 top_k top_p torchscript transformers* typical_p unsloth_* use_bfloat16 use_cache
 """
-_ONE_STACK = {"is_encoder_decoder": (False,), "add_cross_attention": (False,)}
 _TABLES = {
     "bert": Table(
         {
@@ -126,8 +124,7 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
       heads that BERT was trained with, and its pooler, are left out.
     - ``"gpt2"``: a ``LanguageModel``, pre-norm, with GELU by tanh and learned positions.
     - ``"llama"``: a ``LanguageModel`` as ``load_gguf`` makes it. These files rotate entry j of a head with entry
-      j + D/2, ``Rotary`` entries 2j and 2j+1, so the rows of queries and keys are put in that order. The scores stay
-      the same.
+      j + D/2, ``Rotary`` entries 2j and 2j+1, so the rows of queries and keys are put in that order.
 
     The model is in float32 on the CPU, in evaluation mode. The matrix of the logits is the embedding's own. Sizes come
     from ``config.json`` in the same folder. The tokenizer is a ``tokenizers.Tokenizer``, from ``tokenizer.json`` there;
@@ -138,8 +135,8 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
         ImportError: if tokenizers is not installed.
         FileNotFoundError: if the file, ``config.json`` or ``tokenizer.json`` is not there.
         ValueError: if ``layout`` is none of these; if a file is damaged, or one of several shards; if a setting is
-            missing, is unknown here, or asks for what the model has not; if a parameter is missing, has another shape,
-            is not stored as floating numbers of 16, 32 or 64 bits, or is one that this model has not.
+            missing, unknown here, or asks for what the model has not; if a parameter is missing, unknown, of another
+            shape, or not stored as floating numbers of 16, 32 or 64 bits.
     """
     from tokenizers import Tokenizer
 
@@ -156,7 +153,8 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
             beside = f"{settings.name} and {splitter.name} beside it"
             raise FileNotFoundError(f"path: expected a safetensors file with {beside}, got no {file}")
     config = Settings.from_json(settings)
-    for name, accepted in {"model_type": (layout,), **_ONE_STACK, **table.needed}.items():
+    config.expect("model_type", layout)
+    for name, accepted in {"is_encoder_decoder": (False,), "add_cross_attention": (False,), **table.needed}.items():
         config.expect(name, *accepted)
     model: Any = {"bert": _bert, "gpt2": _gpt2, "llama": _llama}[layout](config)
     end_ids: tuple[int, ...] = ()
@@ -168,7 +166,10 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
     with reading(path, "a safetensors file"):
         opened = safe_open(path, "pt")
     with opened as stored:
-        names = {_today(name).removeprefix(table.prefix): name for name in stored.keys()}  # noqa: SIM118 (no dictionary)
+        names = {}
+        for name in stored.keys():  # noqa: SIM118 (no dictionary)
+            today = re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name))  # the oldest files name norms otherwise
+            names[today.removeprefix(table.prefix)] = name
         if table.logits and table.logits not in names:
             config.expect("tie_word_embeddings", True)
 
@@ -182,7 +183,9 @@ def load_safetensors(path: Path | str, layout: str) -> Pretrained[Any]:
     if layout == "llama":
         for layer in model.stack.layers:
             for projection in (layer.attention.query, layer.attention.key):
-                projection.weight = nn.Parameter(_interleaved(projection.weight.detach(), layer.attention.head_dim))
+                # From pairs of rows (j, j + D/2) in each head to pairs (2j, 2j + 1).
+                pairs = projection.weight.detach().unflatten(0, (-1, 2, layer.attention.head_dim // 2))
+                projection.weight = nn.Parameter(pairs.transpose(1, 2).flatten(0, 2))
     with reading(splitter, "a tokenizer"):
         tokenizer = Tokenizer.from_file(str(splitter))
     tokenizer.no_padding()
@@ -219,8 +222,8 @@ def _gpt2(config: Settings) -> LanguageModel:
 
 def _llama(config: Settings) -> LanguageModel:
     config.expect("layer_types", ["full_attention"] * config.get("num_hidden_layers", int))
-    rotary = _rotary(config)
-    return make_llama(config, _SIZES, kv="num_key_value_heads", head="head_dim", eps="rms_norm_eps", rotary=rotary)
+    names = {"kv": "num_key_value_heads", "head": "head_dim", "eps": "rms_norm_eps"}
+    return make_llama(config, config.sizes(_SIZES), rotary=_rotary(config), **names)
 
 
 def _rotary(config: Settings) -> dict[str, Any]:
@@ -241,13 +244,3 @@ def _rotary(config: Settings) -> dict[str, Any]:
     slow, fast = (config.get(f"{rope}.{name}_freq_factor", float) for name in ("low", "high"))
     trained = config.get(f"{rope}.original_max_position_embeddings", int)
     return {"base": base, "scaling": YaRN(factor, trained, slow=slow, fast=fast, magnitude=1.0)}
-
-
-def _today(name: str) -> str:
-    """A parameter's name; the oldest files have TensorFlow's names for those of a norm."""
-    return re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", name))
-
-
-def _interleaved(weight: Tensor, head_dim: int) -> Tensor:
-    """The rows of queries or keys, from pairs (j, j + D/2) in each head to pairs (2j, 2j + 1)."""
-    return weight.unflatten(0, (-1, 2, head_dim // 2)).transpose(1, 2).flatten(0, 2)

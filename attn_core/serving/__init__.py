@@ -1,8 +1,4 @@
-"""Serving a language model to many requests at once: continuous batching over the paged cache.
-
-``Engine`` takes requests and gives tokens as they come. ``Scheduler`` chooses each step's batch. ``PrefixTables`` finds
-blocks that hold the beginning of a prompt already. ``PromptLookup`` makes decoding speculative.
-"""
+"""Serving a language model to many requests at once: continuous batching over the paged cache."""
 
 from attn_core.serving.engine import Engine
 from attn_core.serving.prefix import PrefixTables

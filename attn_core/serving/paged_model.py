@@ -17,12 +17,8 @@ from attn_core.transformer import LanguageModel
 class PagedModel:
     """A ``LanguageModel``, and a ``pool`` of blocks for each of its layers.
 
-    Several models may share one ``BlockTables``. With a ``window``, each token attends to the first and the last of
-    those before it.
-
-    Raises:
-        ValueError: if ``model`` is not a ``LanguageModel`` with softmax attention over every key in each layer
-            (``MultiHeadAttention``, ``Dense``), or its positions add to the scores (``ALiBi``).
+    With a ``window``, each token attends to the first and the last of those before it. Each layer has to be softmax
+    attention over every key (``MultiHeadAttention``, ``Dense``), without positions that add to the scores (``ALiBi``).
     """
 
     def __init__(

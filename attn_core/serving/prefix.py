@@ -13,9 +13,8 @@ class PrefixTables(BlockTables):
     """``BlockTables`` in which a new sequence finds the blocks that hold its beginning already.
 
     Keys and values depend on all earlier tokens, so a block is found by a hash of its tokens and of the block before.
-    Only full blocks are registered, because they do not change. One that nobody refers to stays as it is and counts as
-    free. When no other block is free, the least recently used one is taken. A sequence gives its blocks back in
-    reverse, so the end of a text is forgotten before its beginning.
+    Only full blocks are registered. One that no sequence refers to stays as it is and counts as free; when no other is
+    free, the least recently used one is taken, and of one text the end before the beginning.
 
     Source: Kwon et al. 2023, section 4.4 (shared prefixes); hashes of blocks are vLLM's later form of it.
     """
@@ -50,13 +49,11 @@ class PrefixTables(BlockTables):
         for name in self._hashes(tokens[: self.length(sequence)], hashes):
             block = table[len(hashes)]
             hashes.append(name)
-            if (
-                block >= 0 and name not in self._block_of and block not in self._hash_of
-            ):  # otherwise the first one found stays
+            if block >= 0 and name not in self._block_of and block not in self._hash_of:  # the first one found stays
                 self._block_of[name], self._hash_of[block] = block, name
 
     def truncate(self, sequence: int, tokens: int) -> None:
-        """Forget the sequence's end, as ``BlockTables`` says; registered blocks can still be found."""
+        """Forget the sequence's end; registered blocks can still be found."""
         super().truncate(sequence, tokens)
         if left := self._registered.pop(sequence, [])[: tokens // self.block_size]:
             self._registered[sequence] = left

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_core.contract import check_integer, is_number, kind, shown, token_ids
 from attn_core.decode import Sampler
-from attn_core.decode.hypothesis import EOS
+from attn_core.decode.pick import EOS
 
 
 @dataclass(frozen=True)

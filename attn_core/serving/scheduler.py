@@ -11,27 +11,23 @@ class Scheduler:
     """Continuous batching: every step chooses its batch anew, within a token budget and the free blocks.
 
     Requests are *waiting* until they are admitted, in the order of their arrival, and then *running*. A running request
-    first reads its prompt (prefill) and then decodes. One step processes at most ``token_budget`` tokens:
+    first reads its prompt (prefill) and then decodes. One step reads at most ``token_budget`` tokens:
 
-    1. Each decoding request reads its last token and what is drafted beyond it. If the budget is too small for all of
-       them, those that have waited longest come first.
+    1. Each decoding request reads its last token and what is drafted beyond it; those that have waited longest first.
     2. The rest of the budget goes to prompts, in the order of arrival. One that does not fit is cut (chunked prefill).
     3. Waiting requests are admitted while there is budget, and memory for their whole prompts.
 
     When blocks run out, the running request that arrived last is *preempted*: its blocks are freed, and it waits again,
-    before all that came later. It keeps its tokens, and reads them once more when it is admitted (recomputation). The
-    running requests are always older than the waiting ones, and the oldest can always go on, so each one finishes.
-
-    With a ``window``, a running request gives back the blocks that no later token of it attends to (``drop_unseen``).
+    before all that came later. It keeps its tokens, and reads them once more when it is admitted. The running requests
+    are always older than the waiting ones, and the oldest can always go on, so each one finishes.
 
     Source: Yu et al. 2022; Agrawal et al. 2024 (chunked prefill); Kwon et al. 2023, section 4.5 (preemption).
     """
 
     def __init__(self, tables: PrefixTables, token_budget: int, window: StreamingWindow | None = None) -> None:
         self.tables, self.token_budget, self.window = tables, token_budget, window
-        self.most_blocks = tables.num_blocks  # of one request
-        if window is not None:
-            self.most_blocks = window.most_blocks(token_budget, tables.block_size)
+        # How many blocks one request may hold.
+        self.most_blocks = window.most_blocks(token_budget, tables.block_size) if window else tables.num_blocks
         self.waiting: list[Completion] = []
         self.running: list[Completion] = []
         self.preemptions = self._step = 0
@@ -59,8 +55,8 @@ class Scheduler:
     def missing(self, completion: Completion) -> int:
         """How many tokens it has still to read: the last one and the drafts if it decodes, otherwise its prompt.
 
-        If it was preempted, all but the last of its new tokens belong to the prompt. So it takes its next token by
-        decoding, as it would have done otherwise, and the same seed gives the same tokens.
+        If it was preempted, all but the last of its new tokens are read as a prompt, so that it takes its next token
+        by decoding, as it would have done otherwise: its generator makes the same draws.
         """
         end = len(completion) - bool(completion.ids)
         if self.decoding(completion):
@@ -73,7 +69,7 @@ class Scheduler:
         plan: dict[Completion, int] = {}
         decoding = {completion for completion in self.running if self.decoding(completion)}
         short_of_blocks = False
-        # Prompts keep the order of arrival; among requests that decode, the one that was served longest ago is first.
+        # Prompts keep the order of arrival. Among requests that decode, the one that was served longest ago is first.
         order = sorted(self.running, key=lambda one: (0, one.last_step) if one in decoding else (1, one.number))
         for completion in order:
             if completion.sequence < 0:  # preempted by one before it
@@ -82,7 +78,7 @@ class Scheduler:
             tokens = tokens if completion in decoding else min(tokens, left)
             if 0 < tokens <= left:
                 short_of_blocks |= not self._grow(plan, completion, tokens)
-        if not short_of_blocks and len(self.running) == len(order):  # no one was preempted
+        if not short_of_blocks and len(self.running) == len(order):  # nothing was preempted
             self._admit(plan)
         for completion in plan:
             completion.last_step = self._step

@@ -1,8 +1,4 @@
-"""Speculative decoding: guess several tokens cheaply, read all of them in one call, and keep those that may stay.
-
-A decoding step reads all parameters for one token of each request. Reading five takes hardly more time, so four are
-drafted by a rule and checked in one call.
-"""
+"""Speculative decoding: guess several tokens cheaply, read all of them in one call, and keep those that may stay."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +14,7 @@ class PromptLookup:
     """Drafts what came after the last tokens when they occurred before, up to ``num_tokens`` tokens.
 
     It looks for the last ``longest_match`` tokens, then for fewer, and takes their latest earlier occurrence. This
-    often succeeds where a text repeats its prompt, as in summaries. Raises ``ValueError`` if a number is below 1.
+    often succeeds if a text repeats its prompt, as summaries do.
 
     Source: Saxena 2023.
     """
@@ -44,8 +40,7 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Sequence[in
     """The tokens that ``pick`` takes, as far as the drafts agree with them, and the first that differs or is new.
 
     Shapes: ``logits (K + 1, V)``, after the token before the K drafts and after each of them. Every token is picked as
-    it would be without drafts, with the same draws. For drafts that were not drawn this is the rejection rule: one
-    stays with the probability that the model gives it.
+    it would be without drafts, with the same draws, so a draft stays with the probability that the model gives it.
     """
     taken: list[int] = []
     for i, expected in enumerate([*drafts, None]):
@@ -58,7 +53,7 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Sequence[in
 def reject(target: Tensor, drafted: Tensor, drafts: Sequence[int], generator: torch.Generator | None) -> list[int]:
     """Accept or reject drafts that were drawn from ``drafted``: the tokens that stay, and the one that follows them.
 
-    Shapes: the model's probabilities ``target (K + 1, V)`` and the draft model's ``drafted (K, V)``. Each token has the
+    Shapes: the model's probabilities ``target (K + 1, V)``, the draft model's ``drafted (K, V)``. Each token has the
     model's distribution, given those before it.
 
     Source: Leviathan et al. 2023, algorithm 1; Chen et al. 2023, algorithm 2.

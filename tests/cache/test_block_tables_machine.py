@@ -41,9 +41,8 @@ class Paging(RuleBasedStateMachine):
         if tokens % size == 0 or tokens // size not in self.dropped[sequence]:
             return False
         before = self.seen()
-        for cut in (self.tables.fork, self.tables.truncate):
-            with pytest.raises(ValueError, match="^tokens: expected an end within a block"):
-                cut(sequence, tokens)
+        with pytest.raises(ValueError, match="^tokens: expected an end within a block"):
+            self.tables.truncate(sequence, tokens)
         assert self.seen() == before
         return True
 
@@ -101,15 +100,9 @@ class Paging(RuleBasedStateMachine):
     def fork(self, data):
         sequence = self.some(data)
         free = self.tables.free_blocks
-        if data.draw(st.booleans(), label="whole"):
-            tokens, child = len(self.kept[sequence]), self.tables.fork(sequence)
-        else:
-            tokens = data.draw(st.integers(0, len(self.kept[sequence])), label="tokens")
-            if self.ends_in_a_dropped_block(sequence, tokens):
-                return
-            child = self.tables.fork(sequence, tokens)
+        child = self.tables.fork(sequence)
         assert self.tables.free_blocks == free, "sharing costs nothing"
-        self.add(child, self.kept[sequence][:tokens], self.dropped[sequence])
+        self.add(child, self.kept[sequence][:], self.dropped[sequence])
         if data.draw(st.booleans(), label="both go on"):
             self.grow({sequence: 1, child: 1})
 

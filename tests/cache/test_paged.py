@@ -14,8 +14,8 @@ from attn_core.cache import (
     KVCache,
     as_tensors,
     gathered_attention,
+    paged,
     paged_attention,
-    paged_tiles,
 )
 from tests import reference
 
@@ -25,9 +25,9 @@ CLOSE = 2 * reference.tolerance(torch.float32)
 
 def nan_pool(num_blocks, block_size, groups, size, value_size=None, dtype=torch.float32):
     """A pool in which reading what was never written shows."""
-    pool = BlockPool(num_blocks, block_size, groups, size, value_dim=value_size, dtype=dtype)
+    pool = BlockPool(num_blocks, block_size, groups, size, dtype=dtype)
     pool.keys.fill_(math.nan)
-    pool.values.fill_(math.nan)
+    pool.values = pool.keys.new_full((num_blocks, groups, block_size, value_size or size), math.nan)
     return pool
 
 
@@ -128,8 +128,8 @@ def test_tiles_change_nothing(monkeypatch, heads, tokens):
     pool, *where = scattered(k, v, lengths, 2)
     wanted = expected(q, k, v, lengths)
     for tile in (1, 2**8, 2**10):
-        monkeypatch.setattr(paged_tiles, "_TILE", tile)
-        monkeypatch.setattr(paged_tiles, "_QUERY_TILE", 3)
+        monkeypatch.setattr(paged, "_TILE", tile)
+        monkeypatch.setattr(paged, "_QUERY_TILE", 3)
         assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
     monkeypatch.setattr(device, "TILED", ())
     assert (paged_attention(q, pool.keys, pool.values, *where) - wanted).abs().max() < CLOSE
@@ -220,7 +220,8 @@ class Sequences:
         return sequence
 
     def fork(self, sequence, tokens=None):
-        child = self.tables.fork(sequence, tokens)
+        child = self.tables.fork(sequence)
+        self.tables.truncate(child, self.tables.length(child) if tokens is None else tokens)
         self.caches[child] = copy.deepcopy(self.caches[sequence])
         self.caches[child].truncate(torch.tensor([self.tables.length(child)]))
         return child
@@ -349,7 +350,6 @@ POOL = torch.zeros(4, 2, 3, 8)
     ("call", "message"),
     [
         (lambda p: BlockPool(0, 1, 1, 1), "num_blocks: expected an integer of at least 1, got 0"),
-        (lambda p: BlockPool(1, 1, 1, 1, value_dim=-1), "value_dim: expected an integer of at least 0"),
         (lambda p: p.write([(0, 1)], S, S), r"k: expected shape \(1, 1, 3\), one row a slot, got .*\(2, 1, 3\)"),
         (lambda p: p.write([(0, 1)] * 2, S, S[:, :, :2]), r"v: expected shape \(2, 1, 3\)"),
         (

@@ -54,7 +54,7 @@ CASES = {  # heads, key heads, queries, D, Dv, lengths, block size
 def test_the_parts_make_up_the_whole(name, parts):
     given = drawn(*CASES[name])
     assert suits(*given[:3])
-    out = split_attention(*given, 0.3, parts=parts)
+    out = split_attention(*given, scale=0.3, parts=parts)
     expected = gathered_attention(*(x.double() for x in given[:3]), *given[3:], scale=0.3)
     assert out.dtype == torch.float32
     assert (out - expected).abs().max() < reference.tolerance(torch.float32)
@@ -65,7 +65,7 @@ def test_the_parts_make_up_the_whole(name, parts):
 @pytest.mark.parametrize("parts", [1, 5])
 def test_of_a_window_only_the_first_and_the_last_keys_are_seen(window, parts):
     batch = drawn(4, 2, 3, 16, 16, (37, 3, 16), 4)
-    found = split_attention(*batch, 0.25, window=window, parts=parts)
+    found = split_attention(*batch, scale=0.25, window=window, parts=parts)
     torch.testing.assert_close(found, gathered_attention(*batch, scale=0.25, window=window), rtol=0, atol=1e-5)
 
 
@@ -74,7 +74,7 @@ def test_half_precision_and_any_layout_of_the_pools():
     # bfloat16 is left to the GPU: the interpreter multiplies its bits as integers.
     q, keys, values, table, lengths = drawn(*CASES["several queries"], dtype=torch.float16)
     apart = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (keys, values)]
-    out = split_attention(q, *apart, table.int(), lengths.int(), 0.25, parts=2)
+    out = split_attention(q, *apart, table.int(), lengths.int(), scale=0.25, parts=2)
     expected = gathered_attention(*(x.double() for x in (q, keys, values)), table, lengths, scale=0.25)
     assert out.dtype == torch.float16
     assert (out - expected).abs().max() < 2 * reference.tolerance(torch.float16)

@@ -326,7 +326,6 @@ PAGED = [
     Row("free: an unknown sequence", free, {"tables": started(2), "sequence": 1}, "sequence: expected"),
     Row("free: twice", free, {"tables": gone(), "sequence": 0}, "sequence: expected"),
     Row("free: False for 0", free, {"tables": started(2), "sequence": False}, "sequence: expected"),
-    Row("fork: more than there is", lambda tables: tables.fork(0, 3), {"tables": started(2)}, "tokens: expected"),
     Row("truncate a sequence: −1", lambda tables: tables.truncate(0, -1), {"tables": started(2)}, "tokens: expected"),
     Row("append: −1 tokens", lambda tables: tables.append(0, -1), {"tables": started(2)}, "tokens: expected"),
     Row("append: half a token", lambda tables: tables.append(0, 0.5), {"tables": started(2)}, "tokens: expected"),

@@ -84,7 +84,7 @@ def test_every_kernel_compiles(launches, case, dtype):
     attend_to_blocks(contract(q, k, v, mask=mask), *chosen, 64).sum().backward()
     table, lengths = torch.zeros(batch, 1, dtype=torch.int64), torch.full((batch,), keys)
     window = StreamingWindow(64, sinks=4) if limited else None
-    split_attention(q[:, :, -1:], k, v, table, lengths, 0.125, window=window, parts=2)
+    split_attention(q[:, :, -1:], k, v, table, lengths, scale=0.125, window=window, parts=2)
     assert {row[0].name for row in launches} == KERNELS
     for row in launches:
         sizes = [kernel.metadata.shared for kernel in row]

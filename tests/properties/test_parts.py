@@ -113,9 +113,9 @@ def test_paged_attention_reads_what_was_written_and_nothing_else(data):
     block, seed = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 999))
     dtype = data.draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16]))
     tables = BlockTables(30, block)
-    pool = BlockPool(30, block, groups, size, value_dim=value_size, dtype=dtype)
+    pool = BlockPool(30, block, groups, size, dtype=dtype)
     pool.keys.fill_(math.nan)
-    pool.values.fill_(math.nan)
+    pool.values = pool.keys.new_full((30, groups, block, value_size), math.nan)
     rows = {}
 
     def write(sequence, tokens):
