@@ -79,9 +79,10 @@ def test_a_file_holds_what_the_page_needs(widget, tmp_path):
 
 
 @pytest.mark.parametrize("given", [None, [], "x", {}, {"kind": "bahdanau", "source": [], "target": []}])
-def test_refuses_what_was_not_exported(given):
-    with pytest.raises(ValueError, match="^exported: expected the result of export_translator, got "):
-        Translator(given)
+def test_refuses_what_was_not_exported(widget, given):
+    for wrong in (given, {**widget.exported, "source": "a b"}):
+        with pytest.raises(ValueError, match="^exported: expected "):
+            Translator(wrong)
 
 
 @pytest.mark.parametrize(
