@@ -50,12 +50,12 @@ def made_up():
     return lines
 
 
-def zipped(text, name="fra-eng/fra.txt", second="fra-eng/_about.txt"):
+def zipped(text, name="fra-eng/fra.txt", packing=zipfile.ZIP_DEFLATED, other=("fra-eng/_about.txt", "Made up")):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         # A ZipInfo has a fixed date: with the time of day, workers that collect apart would name tests differently.
-        archive.writestr(zipfile.ZipInfo(second), "Made up for a test.")
-        archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo(other[0]), other[1])
+        archive.writestr(zipfile.ZipInfo(name), text, packing)
     return content.getvalue()
 
 
@@ -157,12 +157,12 @@ BAD = {
     "a changed byte": GOOD[:200] + bytes([GOOD[200] ^ 255]) + GOOD[201:],
     "cut short": GOOD[: len(GOOD) // 2],
     "encrypted": with_header(GOOD, 8, b"\1\0"),
-    "LZMA": with_header(GOOD, 10, b"\x0e\0"),
+    "LZMA": zipped("a\tb\n", packing=zipfile.ZIP_LZMA),
     "too large": LARGE,
     "more than it claims": with_header(LARGE, 24, struct.pack("<I", 10)),
     "another member": zipped("a\tb\n", name="fra-eng/deu.txt"),
     "a folder of that name": zipped("", name="fra.txt/"),
-    "two members": zipped("a\tb\n", name="a/fra.txt", second="b/fra.txt"),
+    "two members": zipped("a\tb\n", other=("fra.txt", "a\tb\n")),
     "no sentences": zipped(""),
     "line 2, a blank side": zipped("a\tb\n \u200b\tb\n"),
     "line 3, no tab": zipped("a\tb\nc\td\nno tab\n"),

@@ -10,6 +10,7 @@ from attn_book.attribution import occlude, rollout
 from attn_book.captioner import ImageEncoder
 from attn_book.context import (
     ContextAttention,
+    DynamicContext,
     HierarchicalContext,
     global_context,
     sentence_members,
@@ -151,10 +152,22 @@ MODELS = [
         model=[RECURRENT], discount=["1"], entropy_weight=[INF]),
     *sizes("context", global_context, {"x": numbers(1, 2, 3)}, x=[ids(1, 2, 3)], mask=[torch.ones(1, 2)]),
     *sizes("sentences", sentence_members, {}, sentence_numbers=[whole(0, -1)[None], whole(0, 10**9)[None]]),
-    *sizes("hierarchy", HierarchicalContext(3), {"x": numbers(1, 2, 3)}, sentence_numbers=[torch.zeros(1, 2)]),
-    *sizes("ContextAttention", ContextAttention, {"model_dim": 8, "context_dim": 2}, num_heads=[3]),
-    *sizes("ContextAttention's call", ContextAttention(8, 2, context_dim=4), {"x": numbers(1, 3, 8)},
-        context=[numbers(1, 2, 4), numbers(1, 3, 4, device="meta")]),
+    *(
+        row
+        for form in (HierarchicalContext(4), DynamicContext(4))
+        for row in sizes(type(form).__name__, form,
+            {"x": numbers(2, 3, 4), "sentence_numbers": ids(2, 3) - 4, "mask": torch.ones(2, 3) > 0},
+            x=["words", numbers(2, 3, 3)],
+            sentence_numbers=[torch.zeros(2, 3), ids(2, 2) - 4, [[0, 0]], ids(2, 3) - 5, ids(2, 3) + 10**9],
+            mask=[torch.ones(2, 3), torch.ones(2, 2) > 0])
+    ),
+    *sizes("ContextAttention", ContextAttention, {"model_dim": 8, "num_heads": 2, "context_dim": 2},
+        model_dim=[0], num_heads=[3], context_dim=[0]),
+    *sizes("ContextAttention's call", ContextAttention(8, 2, context_dim=4),
+        {"x": numbers(1, 3, 8), "context": numbers(1, 3, 4)},
+        x=["word", numbers(3, 8), ids(1, 3, 8), numbers(1, 3, 8).double(), numbers(1, 3, 8, device="meta")],
+        context=[None, numbers(1, 3, 3), numbers(1, 2, 4), numbers(1, 3, 4).double(), numbers(1, 3, 4, device="meta")],
+        mask=[torch.ones(1, 1, 3, 2) > 0], causal=[1]),
     *sizes("ContextLayer", ContextLayer, {"config": CONFIG}, form=[nn.Identity()]),
 ]
 

@@ -100,11 +100,13 @@ SETTINGS = [
     *sizes("masked_softmax", masked_softmax, {"scores": numbers(2, 3)},
         scores=[whole(1, 2), torch.tensor(1.0)], mask=[torch.ones(2, 3), torch.ones(4, 2, 3) > 0]),
     *sizes("attend", attn_core.attend, {"scores": numbers(2, 3)}, v=[numbers(4, 5), numbers(3)]),
-    *wrong("Dot", scores.Dot(), pairs, ("keys", numbers(2, 4), "queries"), ("keys", numbers(3))),
-    *sizes("ScaledDot", scores.ScaledDot(), pairs, queries=[ids(2, 3)]),
-    *sizes("General", scores.General, {"query_dim": 3, "key_dim": 4}, query_dim=["3"]),
-    *sizes("General's call", scores.General(3, 3), pairs, queries=[numbers(2, 4)]),
-    *sizes("Additive", scores.Additive, {"query_dim": 3, "key_dim": 4}, hidden_dim=[True]),
+    *wrong("Dot", scores.Dot(), pairs, ("keys", numbers(2, 4), "queries"), ("keys", numbers(3)), ("queries", [1.0])),
+    *wrong("ScaledDot", scores.ScaledDot(), pairs,
+        ("keys", numbers(2, 4), "queries"), ("queries", ids(2, 3)), ("queries", numbers(3))),
+    *sizes("General", scores.General, {"query_dim": 3, "key_dim": 4}, query_dim=["3", 0], key_dim=[-1]),
+    *sizes("General's call", scores.General(3, 3), pairs, queries=[numbers(2, 4)], keys=[numbers(2, 4)]),
+    *sizes("Additive", scores.Additive, {"query_dim": 3, "key_dim": 4, "hidden_dim": 5}, hidden_dim=[True, 0]),
+    *sizes("Additive's call", scores.Additive(3, 3, 5), pairs, queries=[numbers(2, 4)], keys=[numbers(2, 4)]),
 ]
 
 PLACES = [

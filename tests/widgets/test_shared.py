@@ -23,6 +23,7 @@ from attn_book.data import Vocab
 from attn_book.widgets.base import StaticWidget
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 
+matplotlib.use("Agg")
 EVIL = '</script><img src=x onerror="alert(1)"><!-- ]]> $\\frac$ & \''
 NOT_WHOLE = (None, "3", True, 2.5, math.nan, -1000, 10**400, [], "</script>")
 NOT_REAL = (None, "1", True, math.nan, math.inf, [], 10**400, -1.0)
