@@ -19,7 +19,7 @@ from attn_book.induction import (
 )
 from attn_book.maps import read_links, read_maps, read_tokens
 from attn_book.metrics import bleu, exact_match
-from attn_book.microscope import cut_heads, duplicate_scores, rotary_parts
+from attn_book.microscope import cut_heads, duplicate_scores, first_token_scores, rotary_parts
 from attn_book.pretrain import MaskedBatches, StreamBatches, Text, whole_texts
 from attn_book.tables import Table
 from attn_book.train import token_loss
@@ -114,6 +114,8 @@ REFUSED = [
     ("tokens", lambda: next_token_losses(torch.zeros(2, 11, 7), torch.zeros(2, 12, dtype=torch.long))),
     ("heads", lambda: entered(cut_heads(LanguageModel(CONFIG), [(1, 0)]))),
     ("tokens", lambda: duplicate_scores(torch.rand(1, 2, 3, 3), torch.arange(3)[None])),
+    ("tokens", lambda: duplicate_scores(torch.rand(1, 2, 3, 3), torch.arange(2)[None])),
+    ("weights", lambda: first_token_scores(torch.rand(1, 2, 1, 1))),
     ("layer", lambda: rotary_parts(MultiHeadAttention(8, 2), torch.zeros(1, 3, 8))),
     ("source", lambda: read_tokens("a b", "source", 2)),
     ("source", lambda: read_tokens(["a"], "source", 2)),

@@ -3,10 +3,8 @@
 import copy
 import importlib
 import inspect
-import os
 import pickle
 import pkgutil
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -135,7 +133,7 @@ def test_what_inference_mode_made_does_not_stop_training(name):
 def test_gradients_are_finite_at_every_size(name):
     module = made(name).train()
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS)
     def check(inputs):
         module.zero_grad()
@@ -202,7 +200,7 @@ NO_ROWS = {"ContrastivePair", "ALiBi", "MaskedLanguageModel", "NextSentenceModel
 def test_rows_of_a_batch_do_not_meet(name):
     module = made(name)
 
-    @examples(12)
+    @examples(8)
     @given(INPUTS)
     def check(inputs):
         with torch.no_grad():
@@ -229,7 +227,7 @@ PADDED = [
 def test_what_lies_in_the_padding_never_matters(name):
     module = made(name)
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS)
     def check(inputs):
         with torch.no_grad():
@@ -250,7 +248,7 @@ READS_ON += [name for name in MODULES if name.endswith(("Decoder", ", causal"))]
 def test_later_words_never_move_earlier_outputs(name):
     module = made(name)
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS, st.data())
     def check(inputs, data):
         late = data.draw(st.integers(0, inputs.length - 1))
@@ -287,17 +285,3 @@ def test_a_compiled_module_gives_the_same(name):
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()]
         results.append([x.detach().clone() for x in (*found, *gradients)])
     same(results[1], results[0], 1e-4)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler, and g++ is not there")
-@pytest.mark.skipif(
-    "ATEN_CPU_CAPABILITY" in os.environ,
-    reason="ATEN_CPU_CAPABILITY hides the processor's vectors from a part of torch.compile",
-)
-@pytest.mark.skipif(" " in torch.__file__, reason="torch.compile gives the compiler its paths without quotes")
-@pytest.mark.filterwarnings("ignore")
-def test_a_layer_compiled_to_machine_code_gives_the_same():
-    torch._dynamo.reset()
-    module = made("MultiHeadAttention")
-    with torch.no_grad():
-        same(run("MultiHeadAttention", torch.compile(module, fullgraph=True)), run("MultiHeadAttention", module), 1e-4)
