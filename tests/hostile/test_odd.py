@@ -9,10 +9,9 @@ import attn_core
 from attn_book.alignment import alignment_error
 from attn_book.data import Vocab, tokenize
 from attn_book.metrics import bleu, exact_match
-from attn_book.train import cosine
-from attn_core import KVCache, MultiHeadAttention, attention, attention_with_weights, masks
-from attn_core.cache import BlockPool, OutOfBlocks, as_tensors, paged_attention
-from attn_core.decode import Sampler, generate, top_k, top_p
+from attn_core import KVCache, MultiHeadAttention, attention_with_weights
+from attn_core.cache import OutOfBlocks
+from attn_core.decode import Sampler, top_k, top_p
 from attn_core.positions import ALiBi, Sinusoidal, sinusoidal
 from tests.hostile import models, tensors
 from tests.hostile.tensors import filled, inputs, numbers, read, started, whole
@@ -43,31 +42,6 @@ def test_every_mechanism_takes_values_of_no_size():
         assert found.shape == (2, 4, 3, 0), name
 
 
-def test_every_mechanism_takes_one_token():
-    for name, found in every_mechanism(q=numbers(1, 4, 1, 8), k=numbers(1, 2, 1, 8), v=numbers(1, 2, 1, 6)):
-        if not name.startswith(("Linformer", "SinkAttention")):  # a slot scales it, a sink takes a part of the weight
-            heads = found.shape[1]
-            assert near(found, numbers(1, 2, 1, 6).repeat_interleave(heads // 2, 1)), name
-
-
-def test_no_keys_give_zeros_and_no_queries_nothing():
-    assert not attention(**inputs(k=numbers(2, 2, 0, 8), v=numbers(2, 2, 0, 6))).any()
-    assert attention(**inputs(q=numbers(2, 4, 0, 8))).shape == (2, 4, 0, 6)
-
-
-def test_of_more_queries_than_keys_the_first_see_nothing():
-    out = attention(**inputs(q=numbers(2, 4, 5, 8), causal=True))
-    assert not out[:, :, :2].any() and out[:, :, 2:].all(-1).any()
-
-
-def test_minus_infinity_in_a_bias_hides_as_a_mask_does():
-    mask = torch.tensor([[True, False, True], [False, True, True], [False, False, False]])
-    bias = torch.zeros(3, 3).masked_fill(~mask, -math.inf)
-    for mechanism in (attention, attn_core.flash_attention, lambda **given: attention_with_weights(**given)[0]):
-        assert near(mechanism(**inputs(bias=bias)), mechanism(**inputs(mask=mask)))
-        assert not mechanism(**inputs(bias=bias))[:, :, 2].any()
-
-
 def test_nan_that_nobody_sees_stays_unseen():
     v = numbers(2, 2, 3, 6).fill_(math.nan)
     assert not attention_with_weights(**inputs(v=v, mask=torch.zeros(3, 3, dtype=torch.bool)))[0].any()
@@ -76,18 +50,6 @@ def test_nan_that_nobody_sees_stays_unseen():
 def test_huge_scores_give_no_nan():
     given = inputs(q=numbers(2, 4, 3, 8) * 1e15, k=numbers(2, 2, 3, 8) * 1e15)
     assert attention_with_weights(**given)[0].isfinite().all()
-
-
-def test_a_scale_of_0_is_a_mean_and_a_negative_one_turns_the_order_round():
-    out = attention(**inputs(scale=0))
-    assert near(out, numbers(2, 2, 3, 6).mean(2, keepdim=True).repeat_interleave(2, 1).expand_as(out))
-    assert near(attention(**inputs(scale=-0.5)), attention(**inputs(q=-numbers(2, 4, 3, 8), scale=0.5)))
-
-
-def test_lengths_of_both_dtypes_from_0_to_the_full_size():
-    for dtype in (torch.int32, torch.int64):
-        assert masks.length_mask(torch.tensor([0, 3], dtype=dtype), 3).tolist() == [[False] * 3, [True] * 3]
-    assert masks.length_mask(whole(), 3).shape == (0, 3) and masks.causal(0, 3).shape == (0, 3)
 
 
 def test_positions_of_none_and_a_thousand_million():
@@ -127,17 +89,6 @@ def test_too_few_blocks_change_nothing():
     assert str(vars(tables)) == before and tables.append(0, 0).slots == []
 
 
-def test_a_paged_row_of_no_tokens_gives_zeros():
-    tables, pool = started(3, 0), BlockPool(4, 2, 2, 8)
-    pool.keys.fill_(math.nan), pool.values.fill_(math.nan)
-    slots = [(block, at) for block in tables.table(0) for at in (0, 1)][:3]
-    pool.write(slots, numbers(3, 2, 8), numbers(3, 2, 8))
-    out = paged_attention(numbers(2, 2, 1, 8), pool.keys, pool.values, *as_tensors(tables, [0, 1]))
-    k = numbers(3, 2, 8).transpose(0, 1)[None]
-    assert near(out[:1], attention(numbers(2, 2, 1, 8)[:1], k, k)) and not out[1].any()
-    pool.copy([]), pool.write([], numbers(0, 2, 8), numbers(0, 2, 8))
-
-
 def test_online_softmax_of_nothing():
     assert attn_core.OnlineSoftmax((0,), 4).out().shape == (0, 4)
     state = attn_core.OnlineSoftmax((2,), 3)
@@ -156,17 +107,6 @@ def test_sampling_at_its_limits():
     assert torch.equal(top_k(logits, 10**6), logits) and torch.equal(top_p(logits, 1), logits)
     assert Sampler(temperature=1e-300)(logits).tolist() == [1]
     assert Sampler(top_p=1e-300, top_k=1)(logits).tolist() == [1]
-
-
-def test_prompts_of_any_length_in_one_batch():
-    prompts = [[4], [4, 5, 6, 4, 5, 6], [6]]
-    together = generate(models.WRITER, prompts, max_new_tokens=3)
-    alone = [generate(models.WRITER, [prompt], max_new_tokens=3)[0] for prompt in prompts]
-    assert [found.ids for found in together] == [found.ids for found in alone]
-
-
-def test_a_schedule_of_one_step():
-    assert cosine(1, peak=2.0, warmup=0.0)(0) == 2.0
 
 
 def test_rows_that_are_padding_but_for_one_token():

@@ -16,7 +16,6 @@ from torch import nn
 import attn_book
 import attn_core
 from tests.properties.draws import examples
-from tests.properties.mechanisms import MECHANISMS
 from tests.properties.modules import INPUTS, MODULES, Inputs, outputs, reachable
 
 each = pytest.mark.parametrize("name", MODULES)
@@ -258,30 +257,3 @@ def test_later_words_never_move_earlier_outputs(name):
         assert not torch.equal(other[:, late:], one[:, late:])
 
     check()
-
-
-# What a reader would compile: every mechanism, what stands around it, and whole models.
-COMPILED = [
-    *MECHANISMS,
-    *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
-    *("LongformerAttention", "ContextAttention"),
-    *("Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
-]
-
-
-@pytest.mark.parametrize("name", [name for name in COMPILED if name in MODULES])
-@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
-def test_a_compiled_module_gives_the_same(name):
-    """Without code generation, which needs a compiler of C++: that it can be traced, forward and backward."""
-    torch._dynamo.reset()
-    results = []
-    module = made(name)
-    for form in (module, torch.compile(module, backend="aot_eager")):
-        module.zero_grad()
-        found = run(name, form)
-        wanted = [x.sum() for x in found if x.requires_grad]
-        if wanted:
-            sum(wanted).backward()
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()]
-        results.append([x.detach().clone() for x in (*found, *gradients)])
-    same(results[1], results[0], 1e-4)
