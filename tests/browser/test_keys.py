@@ -159,8 +159,9 @@ KEYS = {
         lambda: sample("Translator"),
         [
             ("[data-place] >> nth=0", "ArrowDown", "place 1 "),
-            (None, "Home ArrowLeft", "place 0 "),
-            (None, "Enter", "place 0 .*expanded"),
+            (None, "End", "place [1-9]"),
+            (None, "Home", "place 0 "),
+            (None, "ArrowLeft Enter", "place 0 .*expanded"),
             (None, "Escape", "place 0 .*closed"),
         ],
     ),
