@@ -59,8 +59,11 @@ coverage: setup  ## the same tests, and how much of the package they run
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
-quick: lint  ## lint and the core's own tests, in two minutes
-	OMP_NUM_THREADS=1 $(UNIT) -k "not interpreter and not kernels_compile" tests/mechanisms tests/seq2seq tests/transformer tests/context $(wildcard tests/test_*.py)
+# Of the core alone; what needs a process of its own, a compiler or long sequences is left to `make test`.
+QUICK := not interpreter and not compile and not peak_memory and not long_and_odd and not estimate
+quick: lint  ## lint and the core's own tests, in a minute
+	OMP_NUM_THREADS=1 $(UNIT) -k "$(QUICK)" tests/mechanisms tests/seq2seq tests/transformer \
+		$(patsubst %,tests/test_%.py,capture decode delta_net latent longformer masks multi_head positions sampling scores)
 
 check: lint  ## what the author of a mechanism runs (NAME=window)
 	$(if $(wildcard attn_core/mechanisms/$(NAME).py),,$(error NAME: expected a file of attn_core/mechanisms, as NAME=window, got "$(NAME)"))

@@ -5,17 +5,6 @@ from attn_core import masks
 from attn_core.contract import group_by_kv_head
 
 
-def test_valid_marks_positions_below_each_length():
-    expected = torch.tensor([[False, False, False], [True, True, False], [True, True, True]])
-    assert torch.equal(masks.length_mask(torch.tensor([0, 2, 3]), 3), expected)
-
-
-def test_valid_takes_any_leading_axes_and_size_zero():
-    assert masks.length_mask(torch.tensor([[1, 2], [0, 3]]), 3).shape == (2, 2, 3)
-    assert masks.length_mask(torch.tensor([0]), 0).shape == (1, 0)
-    assert masks.length_mask(torch.empty(0, dtype=torch.long), 4).shape == (0, 4)
-
-
 def test_padding_has_the_contracts_shape():
     per_sentence = masks.padding(torch.tensor([1, 3]), 3)
     assert per_sentence.shape == (2, 1, 1, 3)
@@ -23,19 +12,6 @@ def test_padding_has_the_contracts_shape():
     per_query = masks.padding(torch.tensor([[1, 2], [3, 0]]), 3)
     assert per_query.shape == (2, 1, 2, 3)
     assert per_query[1, 0, 1].tolist() == [False, False, False]
-
-
-def test_causal_is_aligned_bottom_right():
-    assert masks.causal(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
-    assert masks.causal(3, 2).tolist() == [[False, False], [True, False], [True, True]]
-    assert torch.equal(masks.causal(5, 5), torch.ones(5, 5).tril().bool())
-
-
-def test_causal_with_an_offset_per_row():
-    mask = masks.causal(2, 4, torch.tensor([0, 2]))
-    assert mask.shape == (2, 1, 2, 4)
-    assert mask[0, 0].tolist() == [[True, False, False, False], [True, True, False, False]]
-    assert torch.equal(mask[1, 0], masks.causal(2, 4))
 
 
 @pytest.mark.parametrize(

@@ -51,18 +51,12 @@ def test_duplicates_counted_by_hand():
     weights[0, 0, 3] = torch.tensor([0.25, 0.5, 0.125, 0.125])  # token 1 at places 0 and 2
     tokens = torch.tensor([[1, 2, 1, 1]])
     assert duplicate_scores(weights, tokens).item() == pytest.approx((0.5 + 0.375) / 2)
-    with pytest.raises(ValueError, match="expected some that came before"):
-        duplicate_scores(weights, torch.tensor([[1, 2, 3, 4]]))
-    with pytest.raises(ValueError, match=r"tokens: expected \(B, T\)"):
-        duplicate_scores(weights, tokens[:, :3])
 
 
 def test_the_weight_on_the_first_token():
     weights = torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0.1, 0.2, 0.7]])[None, None]
     assert first_token_scores(weights).item() == pytest.approx(0.3)
     assert first_token_scores(weights, torch.tensor([[True, True, False]])).item() == pytest.approx(0.5)
-    with pytest.raises(ValueError, match="two tokens at least"):
-        first_token_scores(weights[..., :1, :1])
 
 
 @torch.no_grad()

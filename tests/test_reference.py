@@ -5,7 +5,7 @@ from tests import reference
 from tests.properties.draws import calls, examples
 
 
-@examples(150)
+@examples(80)
 @given(calls())
 def test_whole_tensors_give_what_the_loops_give(call):
     wanted = reference.by_loops(*call.tensors, **call.options)

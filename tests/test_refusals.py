@@ -5,30 +5,24 @@ import torch
 
 from attn_book import plots
 from attn_book.alignment import alignment_error, diagonal_guess
-from attn_book.attribution import occlude, rollout
 from attn_book.captioner import ImageEncoder
 from attn_book.check.broken_layers import specimen
 from attn_book.context import DynamicContext
 from attn_book.context.encoder import ContextEncoder
 from attn_book.corpus import DrawingBatches, draw_scenes, plausible_sentences
-from attn_book.data import Batches, Pair, Vocab
+from attn_book.data import Batches, Pair, Vocab, tokenize
 from attn_book.data.vocab import PretrainingVocab
 from attn_book.induction import (
     AttentionOnly,
     best_losses,
-    draw_repeats,
-    head_off,
-    induction_scores,
     next_token_losses,
-    previous_token_scores,
 )
 from attn_book.maps import read_links, read_maps, read_tokens
 from attn_book.metrics import bleu, exact_match
-from attn_book.microscope import cut_heads, duplicate_scores, rotary_parts
-from attn_book.pretrain import LabelledBatches, MaskedBatches, StreamBatches, Text, mask_tokens, pack, whole_texts
-from attn_book.retrieval import mean_vectors
+from attn_book.microscope import cut_heads, duplicate_scores, first_token_scores, rotary_parts
+from attn_book.pretrain import MaskedBatches, StreamBatches, Text, whole_texts
 from attn_book.tables import Table
-from attn_book.train import cosine, smoothed_loss, token_loss
+from attn_book.train import token_loss
 from attn_core import MultiHeadAttention
 from attn_core.transformer import LanguageModel, TransformerConfig
 
@@ -62,10 +56,6 @@ def masked(texts=ONE_TEXT, **changed):
     return MaskedBatches(texts, PRETRAINING, **{"batch_size": 2, "seed": 0} | changed)
 
 
-def hide(tokens=TOKENS, size=20, **options):
-    return mask_tokens(tokens, size, generator=BY, **options)
-
-
 def encoded(form, *arguments):
     return ContextEncoder(CONFIG, form)(*arguments)
 
@@ -79,33 +69,20 @@ REFUSED = [
     ("attentions", lambda: alignment_error([], [])),
     ("attentions", lambda: alignment_error([ONE[0]], [{(0, 0)}])),
     ("attentions", lambda: alignment_error([ONE * torch.nan], [{(0, 0)}])),
+    ("attentions", lambda: alignment_error([[[1.0]]], [{(0, 0)}])),
     ("links", lambda: alignment_error([ONE], [])),
+    ("links", lambda: alignment_error([ONE], [[0, 1]])),
     ("links", lambda: alignment_error([ONE], [{(0, -1)}])),
     ("links", lambda: alignment_error([ONE], [set()])),
     ("source_length", lambda: diagonal_guess(2.5, 3)),
     ("target_length", lambda: diagonal_guess(3, 0)),
-    ("maps", lambda: rollout(MAPS[0])),
-    ("maps", lambda: rollout(MAPS.long())),
-    ("maps", lambda: rollout(MAPS[..., :1])),
-    ("patch_size", lambda: occlude(IMAGES, PATCHES, 0)),
-    ("images", lambda: occlude(IMAGES, PATCHES, 3)),
-    ("images", lambda: occlude(IMAGES.byte(), PATCHES, 4)),
-    ("patches", lambda: occlude(IMAGES, PATCHES.float(), 4)),
-    ("patches", lambda: occlude(IMAGES, PATCHES[:, :3], 4)),
-    ("image_size", lambda: ImageEncoder(image_size=20, memory_dim=4)),
-    ("memory_dim", lambda: ImageEncoder(image_size=16, memory_dim=1)),
     ("images", lambda: ImageEncoder(image_size=24, memory_dim=4)(IMAGES, torch.tensor([4, 4]))),
-    ("lengths", lambda: ImageEncoder(image_size=8, memory_dim=4)(IMAGES, torch.tensor([1]))),
-    ("lengths", lambda: ImageEncoder(image_size=8, memory_dim=4)(IMAGES, torch.tensor([1, 0]))),
     ("number", lambda: specimen(11)),
     ("model_dim", lambda: DynamicContext(0)),
     ("tokens", lambda: encoded(DynamicContext, TOKENS + 5, torch.tensor([3, 2]), TOKENS * 0)),
     ("lengths", lambda: encoded(DynamicContext, TOKENS, torch.tensor([3, 4]), TOKENS * 0)),
     ("sentence_numbers", lambda: encoded(DynamicContext, TOKENS, torch.tensor([3, 2]), TOKENS[:, :2] * 0)),
-    ("count", lambda: draw_scenes(0)),
     ("objects", lambda: draw_scenes(2, objects=9, distractors=8)),
-    ("noise", lambda: draw_scenes(2, noise=-0.1)),
-    ("pairs", lambda: draw_scenes(2, pairs=[("red", "moon")])),
     ("patch_size", lambda: DRAWN.links(7)),
     ("patch_size", lambda: drawings(patch_size=0)),
     ("seed", lambda: drawings(seed=-1)),
@@ -119,23 +96,26 @@ REFUSED = [
     ("sentences", lambda: Vocab([])),
     ("sentences", lambda: Vocab(["ab"])),
     ("min_count", lambda: Vocab([("a",)], min_count=True)),
+    ("sentences", lambda: Vocab(None)),
+    ("sentences", lambda: Vocab([("a", "")])),
+    ("sentences", lambda: Vocab([b"abc"])),
+    ("min_count", lambda: Vocab([("a",)], min_count=0)),
     ("tokens", lambda: WORDS.encode("a")),
+    ("tokens", lambda: WORDS.encode(None)),
+    ("tokens", lambda: WORDS.encode([])),
+    ("tokens", lambda: WORDS.encode(["a", ""])),
     ("ids", lambda: WORDS.decode([9])),
-    ("pairs", lambda: batches(pairs=["a b"])),
-    ("target_vocab", lambda: batches(target_vocab=["a"])),
-    ("batch_size", lambda: batches(batch_size=2.0)),
-    ("seed", lambda: batches(seed="0")),
+    ("ids", lambda: WORDS.decode([-1])),
+    ("text", lambda: tokenize(b"a b")),
     ("number", lambda: batches(seed=0).epoch(-1)),
     ("model_dim", lambda: AttentionOnly(7, model_dim=6, num_heads=2, num_layers=1)),
     ("tokens", lambda: AttentionOnly(7, model_dim=8, num_heads=2, num_layers=1)(torch.tensor([[0, 7]]))),
-    ("piece", lambda: draw_repeats(2, 12, 7, piece=(2, 7), generator=BY)),
     ("tokens", lambda: best_losses(torch.arange(6)[None], 6, piece=(2, 3))),
     ("tokens", lambda: next_token_losses(torch.zeros(2, 11, 7), torch.zeros(2, 12, dtype=torch.long))),
-    ("weights", lambda: previous_token_scores(torch.rand(2, 3, 4, 5))),
-    ("tokens", lambda: induction_scores(torch.rand(1, 3, 4, 4), torch.arange(4)[None])),
-    ("head", lambda: entered(head_off(MultiHeadAttention(8, 2), 2))),
     ("heads", lambda: entered(cut_heads(LanguageModel(CONFIG), [(1, 0)]))),
     ("tokens", lambda: duplicate_scores(torch.rand(1, 2, 3, 3), torch.arange(3)[None])),
+    ("tokens", lambda: duplicate_scores(torch.rand(1, 2, 3, 3), torch.arange(2)[None])),
+    ("weights", lambda: first_token_scores(torch.rand(1, 2, 1, 1))),
     ("layer", lambda: rotary_parts(MultiHeadAttention(8, 2), torch.zeros(1, 3, 8))),
     ("source", lambda: read_tokens("a b", "source", 2)),
     ("source", lambda: read_tokens(["a"], "source", 2)),
@@ -143,30 +123,24 @@ REFUSED = [
     ("links", lambda: heatmap(links=[(3, 0)])),
     ("source", lambda: heatmap(source=["a"])),
     ("weights", lambda: heatmap(weights=WEIGHTS - 1)),
+    ("title", lambda: heatmap(title=b"t")),
+    ("weights", lambda: heatmap(weights=torch.rand(2, 4, 3))),
+    ("table", lambda: plots.positional_matrix(None, [1.0, 2.0])),
+    ("pair", lambda: plots.positional_pair(None, WEIGHTS, -1)),
     ("rows", lambda: Table(["a", "b"], [["x"]])),
     ("hypotheses", lambda: bleu([], [])),
     ("references", lambda: bleu([["a"]], [])),
+    ("hypotheses", lambda: bleu("a", [["a"]])),
+    ("hypotheses", lambda: bleu([[1, 2]], [["a"]])),
+    ("references", lambda: bleu([["a"]], [[["a"], ["b"]]])),
+    ("hypotheses", lambda: exact_match([None], [["a"]])),
     ("references", lambda: exact_match([["ab"]], ["ab"])),
-    ("tokens", lambda: hide(torch.zeros(2, 3))),
-    ("tokens", lambda: hide(torch.full((1, 3), 20))),
-    ("vocab_size", lambda: hide(size=7)),
-    ("share", lambda: hide(share=0.0)),
-    ("at", lambda: pack(Text(("a",), at=3), PRETRAINING)),
-    ("tokens", lambda: mean_vectors(torch.randn(2, 5, 3), TOKENS)),
-    ("texts", lambda: masked(whole_texts([]))),
     ("texts", lambda: masked(lambda n: [Text(("a",))] * (n + 1)).epoch(1)),
-    ("batch_size", lambda: masked(batch_size=0)),
-    ("texts", lambda: LabelledBatches([Text(("a",))], PRETRAINING, batch_size=2)),
-    ("texts", lambda: stream([("a",)])),
-    ("length", lambda: stream(length=0)),
     ("number", lambda: stream().epoch(True)),
     ("logits", lambda: token_loss(torch.ones(2, 5, dtype=torch.int64), torch.tensor([1, 2]))),
     ("target", lambda: token_loss(torch.randn(2, 5), torch.tensor([1, 5]))),
     ("target", lambda: token_loss(torch.randn(2, 3, 5), torch.ones(3, 2, dtype=torch.long))),
     ("padding_id", lambda: token_loss(torch.randn(2, 5), torch.tensor([1, 2]), padding_id=True)),
-    ("smoothing", lambda: smoothed_loss(1.0)),
-    ("steps", lambda: cosine(0, peak=1.0)),
-    ("warmup", lambda: cosine(5, peak=1.0, warmup=1.0)),
 ]
 
 

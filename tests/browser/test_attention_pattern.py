@@ -207,21 +207,6 @@ def test_only_the_controls_that_matter_are_shown(show):
         assert text(page, ".attn-matrix .attn-name") == "Queries by slots: 31 × 5 = 155 scores"
 
 
-def test_keys_walk_the_rows(show):
-    with show(html(n=30)) as page:
-        here = page.locator(".attn-cell")
-        keys = "ArrowDown ArrowUp PageDown PageDown Home ArrowUp End PageUp".split()
-        for key, row in zip(keys, (16, 15, 23, 29, 0, 0, 29, 21), strict=True):
-            here.press(key)
-            assert read(page).startswith(f"Query {row} ")
-            assert page.locator("[role=row]").get_attribute("aria-rowindex") == str(row + 1)
-            area, box = page.locator(".attn-area").bounding_box(), here.bounding_box()
-            assert box["y"] - area["y"] == pytest.approx(row * area["height"] / 30, abs=0.6)
-            assert box["width"] == pytest.approx(area["width"], abs=0.6)
-        slide(page, "n", 18)
-        assert read(page).startswith("Query 17 ")
-
-
 def test_a_click_takes_a_row_in_hand(show):
     with show(html()) as page:
         page.mouse.move(*cell(page, 40, 0, (64, 1)))

@@ -86,32 +86,6 @@ def test_a_pointer_or_finger_reads_every_weight(show, touch):
             assert bool(said[4]) == ((s, t) in LINKS)
 
 
-def test_keys_choose_layer_and_head_walk_the_grid_and_keep_a_row(show):
-    with show(heatmap(head=1).static_html()) as page:
-        page.locator("[name=layer]").press("ArrowRight")
-        assert page.locator("[name=layer]").get_attribute("aria-valuetext") == "1, layer 1 of 0 to 2"
-        page.locator(".attn-gallery input").nth(1).press("ArrowRight")
-        assert chosen(page) == 0, "after the last comes the first"
-        here = page.locator(".attn-cell")
-        for keys, t, s in [
-            ("ArrowUp ArrowLeft", 0, 0),
-            ("ArrowDown ArrowRight ArrowRight", 1, 2),
-            ("End ArrowRight", 1, 3),
-            ("Home", 1, 0),
-            ("Control+End", 2, 3),
-            ("Control+Home", 0, 0),
-        ]:
-            for key in keys.split():
-                here.press(key)
-            place = [here.evaluate("e => e.parentElement.ariaRowIndex"), here.get_attribute("aria-colindex")]
-            assert place == [str(t + 1), str(s + 1)] and read(page) == here.get_attribute("aria-label")
-            assert re.match(rf"{TARGET[t]} → {re.escape(SOURCE[s])}: [\d.<]+", read(page))
-            assert abs(float(re.search(r"[\d.]+\d", read(page))[0]) - WEIGHTS[1, 0, t, s]) < 0.008
-        for key, pressed in (("Enter", ["true", "false", "false"]), ("Escape", ["false"] * 3)):
-            here.press(key)
-            assert page.locator(".attn-row").evaluate_all("rows => rows.map((row) => row.ariaPressed)") == pressed
-
-
 def test_a_click_keeps_a_row_and_dims_the_others(show):
     with show(heatmap(WEIGHTS[0, 0], links=None).static_html()) as page:
         before = colours(page, ".attn-area canvas")

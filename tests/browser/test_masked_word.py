@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attn_book.widgets.masked_word import MaskedWordExplorer
-from tests.browser.page import choose, focused, press, read, texts
+from tests.browser.page import choose, press, read, texts
 
 pytestmark = pytest.mark.browser
 
@@ -178,28 +178,3 @@ def test_the_next_word_is_one_that_was_not_seen(live):
         press(page, "Next word")
         press(page, "Next word")
         assert page.evaluate("[state.sentence, state.position]") == [1, 3], "a word may be left for later"
-
-
-def test_keys_do_all_that_a_pointer_does(show):
-    with show(explorer().static_html()) as page:
-        for key in ("Tab", "Tab"):
-            page.keyboard.press(key)
-        assert focused(page) == "Cat"
-        for key, word in [("ArrowRight", "sleeps"), ("End", "."), ("ArrowRight", "."), ("Home", "Cat")]:
-            page.keyboard.press(key)
-            assert focused(page) == word
-            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        assert focused(page) == "hidden word, 4 of 6"
-        page.keyboard.press("Space")
-        assert focused(page) == "sleeps"
-        page.keyboard.press("Enter")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        page.keyboard.type("  ")
-        page.keyboard.press("Enter")
-        assert read(page).startswith("Which word is hidden?"), "nothing is no guess"
-        page.keyboard.type("sleeps")
-        page.keyboard.press("Enter")
-        assert "You are right" in read(page) and focused(page) == "Next word", "the focus goes on"

@@ -1,12 +1,12 @@
 """The explorer of a paged cache in a page: its allocator against the package's, what is drawn and told, controls."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from attn_book.widgets import PagedCacheExplorer
-from attn_book.widgets.paged_cache import EXAMPLE
-from attn_core.cache import BlockTables, OutOfBlocks
+from attn_book.widgets.paged_cache import EXAMPLE, _read_events
 from tests.browser.page import press, read, texts
 
 pytestmark = pytest.mark.browser
@@ -14,98 +14,50 @@ pytestmark = pytest.mark.browser
 SIZES = ("block_size", "num_blocks")
 
 
-def allocate(events, block_size, num_blocks):
-    """What the package's allocator does with the events: its tables, references, fillings, copies."""
-    tables, numbers, preempted, copies = BlockTables(num_blocks, block_size), {}, {}, []
-
-    def append(number, tokens):
-        try:
-            copies.extend(tables.append(number, tokens).copies)
-        except OutOfBlocks:
-            return False
-        return True
-
-    for action, *names in events:
-        if action == "start" or (action == "resume" and names[0] in preempted):
-            number = tables.add_sequence()
-            if append(number, names[1] if action == "start" else preempted[names[0]]):
-                numbers[names[0]] = number
-                preempted.pop(names[0], None)
-            else:
-                tables.free(number)
-        elif action == "decode":
-            for number in numbers.values():
-                append(number, 1)
-        elif names[0] in numbers:
-            if action == "grow":
-                append(numbers[names[0]], names[1] if names[1:] else 1)
-            elif action == "fork":
-                numbers[names[1]] = tables.fork(numbers[names[0]])
-            else:
-                if action == "preempt":
-                    preempted[names[0]] = tables.length(numbers[names[0]])
-                tables.free(numbers.pop(names[0]))
-        elif action == "end":
-            preempted.pop(names[0], None)
+def held(widget):
+    """What the package's allocator holds after the widget's events."""
+    tables, numbers, preempted = widget._replay()
     return {
         "requests": [[name, tables.length(number), tables.table(number)] for name, number in numbers.items()],
-        "preempted": [[name, length] for name, length in preempted.items()],
-        "references": [tables.references(block) for block in range(num_blocks)],
+        "preempted": [list(one) for one in preempted.items()],
+        "references": [tables.references(block) for block in range(widget.num_blocks)],
         "used": tables.filled_slots,
         "free": tables.free_blocks,
-        "copies": [list(copy) for copy in copies],
     }
 
 
 def story(generator):
     """Events at random that can happen in this order if the pool is large enough."""
-    there, outside, names, events = [], [], iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), []
-    for _ in range(generator.randint(1, 40)):
-        action = generator.choice(["start", "grow", "grow", "decode", "decode", "fork", "fork", "end", "preempt"])
-        name = generator.choice(there) if there else None
-        if outside and generator.random() < 0.3:
-            name = outside.pop(generator.randrange(len(outside)))
-            events.append([generator.choice(["resume", "resume", "end"]), name])
-            if events[-1][0] == "resume":
-                there.append(name)
-            continue
-        if action == "decode":
-            events.append(["decode"])
-        elif action == "start" or name is None:
-            new = next(names, None)
-            if new:
-                there.append(new)
-                events.append(["start", new, generator.randint(1, 20)])
-        elif action == "fork":
-            new = next(names, None)
-            if new:
-                there.append(new)
-                events.append(["fork", name, new])
-        else:
-            chunk = [generator.randint(1, 9)] if action == "grow" and generator.random() < 0.5 else []
-            events.append([action, name, *chunk])
-            if action in ("end", "preempt"):
-                there.remove(name)
-            if action == "preempt":
-                outside.append(name)
+    events = []
+    for _ in range(60):
+        name, new, tokens = generator.choice("ABCDE"), generator.choice("ABCDE"), generator.randint(1, 20)
+        alone = [[action, name] for action in ("grow", "end", "preempt", "resume")]
+        sized = [[action, name, tokens] for action in ("start", "grow")]
+        event = generator.choice([["decode"], ["fork", name, new], *alone, *sized])
+        with suppress(ValueError):  # which an event that cannot happen raises
+            events = _read_events([*events, event])
     return events
 
 
 def test_the_page_allocates_as_the_package_does(live):
     generator = random.Random(0)
-    cases = [(story(generator), generator.choice([1, 2, 4, 8, 16]), generator.randint(1, 24)) for _ in range(400)]
-    expected = [allocate(*case) for case in cases]
-    assert sum(len(case["copies"]) for case in expected) > 300 and sum(case["free"] == 0 for case in expected) > 50
-    assert sum(len(case["preempted"]) for case in expected) > 50
-    assert PagedCacheExplorer(cases[0][0]), "the widget takes such events"
-    with live(PagedCacheExplorer()) as page:
+    widget, cases, expected = PagedCacheExplorer(), [], []
+    for _ in range(400):
+        events = story(generator)
+        sizes = {"block_size": generator.choice([1, 2, 4, 8, 16]), "num_blocks": generator.randint(1, 24)}
+        widget.set_state({**sizes, "events": events, "step": len(events)})
+        cases.append([events, *sizes.values()])
+        expected.append(held(widget))
+    assert sum(max(case["references"]) > 1 for case in expected) > 25
+    assert sum(case["free"] == 0 for case in expected) > 25 < sum(case["preempted"] != [] for case in expected)
+    with live(widget) as page:
         found = page.evaluate(
             """(cases) => cases.map((events) => {
-                 const { requests, preempted, references, filled, free, copies } = replay(...events);
+                 const { requests, preempted, references, filled, free } = replay(...events);
                  return {
                    requests: [...requests].map(([name, { length, table }]) => [name, length, table]),
                    preempted: [...preempted],
-                   references, used: filled.reduce((a, b) => a + b, 0), free: free.length, copies,
+                   references, used: filled.reduce((a, b) => a + b, 0), free: free.length,
                  };
                })""",
             cases,
@@ -117,18 +69,20 @@ def test_the_page_allocates_as_the_package_does(live):
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_each_step_of_the_example_is_drawn(show, block_size):
     num_blocks = 96 // block_size
-    with show(PagedCacheExplorer(block_size=block_size, num_blocks=num_blocks, step=0).static_html()) as page:
+    widget = PagedCacheExplorer(block_size=block_size, num_blocks=num_blocks, step=0)
+    with show(widget.static_html()) as page:
         for step in range(1, len(EXAMPLE) + 1):
             press(page, "Next")
-            held = allocate(EXAMPLE[:step], block_size, num_blocks)
+            widget.step = step
+            now = held(widget)
             assert texts(page, ".attn-steps") == [f"step {step} of {len(EXAMPLE)}"]
-            assert texts(page, ".attn-chip") == [name for name, *_ in held["requests"] + held["preempted"]]
+            assert texts(page, ".attn-chip") == [name for name, *_ in now["requests"] + now["preempted"]]
             assert texts(page, ".attn-length") == [
-                *(f"{length} tokens" for _, length, _ in held["requests"]),
-                *(f"{length} tokens, preempted" for _, length in held["preempted"]),
+                *(f"{length} tokens" for _, length, _ in now["requests"]),
+                *(f"{length} tokens, preempted" for _, length in now["preempted"]),
             ]
             assert texts(page, ".attn-entry") == [
-                f"{i}→{block}" for _, _, table in held["requests"] for i, block in enumerate(table)
+                f"{i}→{block}" for _, _, table in now["requests"] for i, block in enumerate(table)
             ]
             drawn = page.locator(".attn-block").evaluate_all(
                 """all => all.map((e) => [e.querySelector('.attn-number').textContent,
@@ -136,13 +90,13 @@ def test_each_step_of_the_example_is_drawn(show, block_size):
                      e.querySelectorAll('.attn-full').length, e.querySelectorAll('.attn-slot').length])"""
             )
             owners = [
-                "".join(name for name, _, table in held["requests"] if block in table) for block in range(num_blocks)
+                "".join(name for name, _, table in now["requests"] if block in table) for block in range(num_blocks)
             ]
-            shared = [str(count) if count > 1 else "" for count in held["references"]]
+            shared = [str(count) if count > 1 else "" for count in now["references"]]
             assert [row[:3] for row in drawn] == [[str(b), owners[b], shared[b]] for b in range(num_blocks)]
-            assert sum(row[3] for row in drawn) == held["used"] and {row[4] for row in drawn} == {block_size}
-            reserved = (num_blocks - held["free"]) * block_size
-            assert texts(page, ".attn-said")[0].startswith(f"{held['used']} of {reserved} reserved slots hold a token")
+            assert sum(row[3] for row in drawn) == now["used"] and {row[4] for row in drawn} == {block_size}
+            reserved = (num_blocks - now["free"]) * block_size
+            assert texts(page, ".attn-said")[0].startswith(f"{now['used']} of {reserved} reserved slots hold a token")
         assert page.get_by_role("button", name="Next").get_attribute("aria-disabled") == "true"
 
 
@@ -153,6 +107,7 @@ def test_a_reader_serves_requests(live):
         press(page, "New request")
         press(page, "fork A")
         press(page, "+1 token for B")
+        assert read(page) == "B: one token more. Block 1 is shared by 2, so it is first copied to block 2."
         press(page, "+1 token for each")
         press(page, "end A")
         press(page, "New request")
@@ -232,27 +187,3 @@ def test_pointing_shows_what_belongs_together(show):
         assert lit(page) == ([20], []) and note.inner_text() == "Block 20 is free."
         page.mouse.move(1, 1)
         assert lit(page) == ([], [])
-
-
-def test_keys_do_all_that_a_pointer_does(show):
-    with show(PagedCacheExplorer(step=7).static_html(), width=760) as page:
-        page.locator("[data-block]").first.focus()
-        for key, block in [("ArrowRight", 1), ("ArrowDown", 9), ("End", 23), ("ArrowRight", 23), ("ArrowUp", 15)]:
-            page.keyboard.press(key)
-            assert lit(page)[0] == [block] and page.evaluate("document.activeElement.dataset.block") == str(block)
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        page.keyboard.press("Home")
-        assert lit(page) == ([0], ["A", "C"])
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.ariaLabel") == "+1 token for A"
-        assert lit(page) == ([0, 1, 5], ["A"])
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.ariaLabel") == "+1 token for A", "the focus stays"
-        assert texts(page, ".attn-length")[0] == "11 tokens"
-        page.locator("[data-name=B] button").last.press("Enter")
-        assert page.evaluate("document.activeElement.ariaLabel") == "end C", "it goes to the row that took its place"
-        page.keyboard.press("Enter")
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.textContent") == "New request"
-        page.get_by_role("button", name="Back").press("Enter")
-        assert texts(page, ".attn-chip") == ["A"] and page.evaluate("document.activeElement.textContent") == "Back"

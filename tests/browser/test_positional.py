@@ -125,27 +125,6 @@ def test_the_last_column_of_an_odd_size_has_no_partner(show):
         assert page.locator(".attn-equation").is_visible()
 
 
-def test_keys_walk_the_matrix(show):
-    with show(html(dim=9, length=30)) as page:
-        here = page.locator(".attn-cell")
-
-        def press(keys, position, column):
-            for key in keys.split():
-                here.press(key)
-            place = here.evaluate("e => e.parentElement.ariaRowIndex"), here.get_attribute("aria-colindex")
-            assert place == (str(position + 1), str(column + 1))
-            assert read(page).startswith(f"PE[{position}, {column}] =")
-            assert values(page)["position"] == position and values(page)["pair"] == column // 2
-
-        press("ArrowDown ArrowRight", 11, 7)
-        press("ArrowUp ArrowUp ArrowLeft", 9, 6)
-        press("PageDown PageDown", 29, 6)
-        press("PageUp End ArrowRight", 19, 8)
-        press("Control+Home ArrowLeft ArrowUp", 0, 0)
-        press("Control+End", 29, 8)
-        press("Home", 29, 0)
-
-
 def test_dragging_goes_on_choosing(show):
     with show(html(dim=20, length=40)) as page:
         page.mouse.move(*cell(page, 3, 4, (40, 20)))

@@ -69,26 +69,17 @@ def test_before_the_reader_commits_nothing_tells_the_answer(show):
         assert texts(page, ".attn-bar output") == ["0 of 3 answered, 0 right."]
 
 
-def test_a_right_choice_is_told_why(show):
+def test_a_choice_is_told_why_and_what_is_right(show):
     with shown(show) as page:
         answer(page, 0, 1)
         assert texts(page, ".attn-verdict p") == ["Right. Because of √d."]
-        assert texts(page, ".attn-option") == ["d", "√d your choice, right", "d²", *texts(page, ".attn-option")[3:]]
+        assert texts(page, ".attn-option")[:4] == ["d", "√d your choice, right", "d²", "causal"]
         assert texts(page, ".attn-bar output") == ["1 of 3 answered, 1 right."]
-
-
-def test_a_wrong_choice_is_told_why_and_what_is_right(show):
-    with shown(show) as page:
-        answer(page, 0, 0)
-        assert texts(page, ".attn-verdict p") == [
-            "Wrong. Because of d.",
-            "The right option: √d",
-            "Because of √d.",
-        ]
-        assert texts(page, ".attn-option")[:3] == ["d your choice, wrong", "√d right", "d²"]
-        assert texts(page, ".attn-verdict code") == ["d"]
-        assert texts(page, ".attn-bar output") == ["1 of 3 answered, 0 right."]
-        assert len(texts(page, ".attn-tag")) == 2, "the other questions keep still"
+        answer(page, 1, 1)
+        told = ["Wrong. Because of padding.", "The right option: causal", "Because of causal."]
+        assert texts(page, ".attn-verdict p")[1:] == told
+        assert texts(page, ".attn-option")[3:6] == ["causal right", "padding your choice, wrong", "one"]
+        assert texts(page, ".attn-bar output") == ["2 of 3 answered, 1 right."]
 
 
 def test_what_is_committed_is_locked(show):
@@ -119,30 +110,6 @@ def test_answers_are_counted_and_all_can_be_started_again(show):
         assert page.evaluate("document.activeElement.closest('form').textContent").startswith("1. Divide")
         answer(page, 0, 2)
         assert texts(page, ".attn-bar output") == ["1 of 3 answered, 0 right."]
-
-
-def focused(page):
-    named = "({ type, value, textContent }) => (type === 'radio' ? `option ${value}` : textContent)"
-    return page.evaluate(f"({named})(document.activeElement)")
-
-
-def test_keys_do_all_that_a_pointer_does(show):
-    with shown(show) as page:
-        said = []
-        for key in ("Tab", "Space", "ArrowDown", "Tab", "Enter", "Tab", "ArrowDown", "Tab", "Space"):
-            page.keyboard.press(key)
-            said.append(focused(page))
-            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        first = ["option 0", "option 0", "option 1", "Commit", "Committed"]
-        assert said == [*first, "option 0", "option 1", "Commit", "Committed"], "the focus stays where it was"
-        assert texts(page, ".attn-bar output") == ["2 of 3 answered, 1 right."]
-        for key in ("Tab", "Space", "Enter"):
-            page.keyboard.press(key)
-        assert focused(page) == "option 0", "Enter commits, and the choice keeps the focus"
-        assert texts(page, ".attn-bar output") == ["3 of 3 answered, 1 right."]
-        for key in ("Tab", "Tab", "Enter"):
-            page.keyboard.press(key)
-        assert focused(page) == "option 0" and texts(page, ".attn-bar output") == ["0 of 3 answered, 0 right."]
 
 
 def test_paper_shows_what_is_asked_and_only_what_was_committed(show):

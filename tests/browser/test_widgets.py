@@ -9,51 +9,13 @@ from attn_book.widgets.base import Joined, StaticWidget
 from tests.browser import drawn
 from tests.browser.conftest import DRAWN, state_of
 from tests.browser.reader import faults
+from tests.browser.test_keys import KEYS, STOPS
 from tests.browser.walks import WALKS, sample
 
 pytestmark = pytest.mark.browser
 
 each_kind = pytest.mark.parametrize("kind", WALKS)
 each_theme = pytest.mark.parametrize("theme", ["light", "dark"])
-# What Tab reaches in a sample, one after another.
-STOPS = {
-    "AttentionHeatmap": ["[name=layer]", ".attn-gallery input", ".attn-cell"],
-    "AttentionPatternExplorer": [
-        *(f"[name={name}]" for name in ("pattern", "n", "num_buckets", "bucket_size", "rounds", "causal")),
-        ".attn-cell",
-        ".attn-acts button",
-    ],
-    "KernelSmoother": ["[name=bandwidth]", "[name=query]"],
-    "MaskedWordExplorer": ["[name=sentence]", "[data-place]", ".attn-acts button", ".attn-acts button"],
-    "OnlineSoftmaxStepper": [
-        *(f"[name={name}]" for name in ("scores", "values", "tile", "step", "first", "back", "next", "last")),
-        *["button:not([name])"] * 2,
-    ],
-    "PagedCacheExplorer": [
-        *["button"] * 3,
-        "[data-block]",
-        "button",
-        "[name=prompt]",
-        "button",
-        "[name=size]",
-        "[name=reserve]",
-    ],
-    "PatchAttentionExplorer": [
-        "[name=images]",
-        "[name=queries]",
-        ".attn-play",
-        ".attn-cell",
-        "[name=layer]",
-        "[name=heads]",
-    ],
-    "PositionalEncodingExplorer": [
-        *(f"[name={name}]" for name in ("dim", "length", "base")),
-        ".attn-cell",
-        *(f"[name={name}]" for name in ("position", "offset", "pair")),
-    ],
-    "Quiz": ["[name=choice]", "form button"] * 2,
-    "Translator": ["[name=sentence]", *["button"] * 3, "[data-place]", "summary", "[name=view]", *["[name=head]"] * 2],
-}
 # Marks that tell something without words, and what gives them their colour.
 MARKS = {
     "AttentionPatternExplorer": {"path.attn-line": "stroke", ".attn-sector": "fill"},
@@ -138,7 +100,7 @@ def card_of(page):
 def test_the_tables_know_every_widget():
     every = {name for name in widgets.__all__ if name != "StaticWidget"}
     own = {kind.__name__ for kind in StaticWidget.__subclasses__() if kind.__module__.startswith("attn_book.")}
-    assert every == own == set(WALKS) == set(drawn.USES) == set(STOPS) == set(CHANGES)
+    assert every == own == set(WALKS) == set(drawn.USES) == set(STOPS) == set(KEYS) == set(CHANGES)
 
 
 @each_theme
@@ -204,36 +166,6 @@ def test_a_page_that_names_no_theme_is_read_by_the_colour_of_its_text(show):
     html = f'<div style="background: #111; color: #eee">{sample("AttentionHeatmap").static_html()}</div>'
     with show(f"<script>delete document.documentElement.dataset.theme</script>{html}") as page:
         assert card_of(page).get_attribute("data-theme") == "dark"
-
-
-@each_kind
-def test_tab_reaches_every_control_and_shows_it(show, kind):
-    shown = """() => [":focus", ":has(> :focus)", ":focus + *"].flatMap((at) => [...document.querySelectorAll(at)])
-      .some((e) => getComputedStyle(e).outlineStyle === "solid" || getComputedStyle(e).boxShadow !== "none")"""
-    with show(sample(kind).static_html()) as page:
-        for at, stop in enumerate(STOPS[kind]):
-            page.keyboard.press("Tab")
-            here = page.evaluate("document.activeElement.outerHTML.slice(0, 150)")
-            assert page.locator(f"{stop}:focus").count() == 1, (at, here)
-            assert page.evaluate(shown), f"no sign of the focus: {here}"
-            page.evaluate("at => { document.activeElement.dataset.seen ??= at; }", at)
-            assert page.evaluate("document.activeElement.dataset.seen") == str(at), "reached twice"
-        page.keyboard.press("Tab")  # leaves, or begins anew
-        assert page.evaluate("document.activeElement.matches('body, [data-seen=\"0\"]')"), "there is another stop"
-
-
-@each_kind
-def test_a_notebook_does_not_see_the_keys_meant_for_a_widget(show, kind):
-    with show(sample(kind).static_html(), reduced_motion="reduce") as page:
-        page.evaluate("() => { window.seen = []; document.addEventListener('keydown', (e) => seen.push(e.key)); }")
-        page.locator(drawn.USES[kind].click).first.click(force=True)
-        for selector in {drawn.USES[kind].focus, *STOPS[kind]}:
-            target = page.locator(f".attn-card :is({selector})").locator("visible=true").first
-            if target.count():
-                target.focus()
-                for key in ("ArrowRight", "ArrowDown", "Home", "Control+ArrowUp"):
-                    page.keyboard.press(key)
-        assert set(page.evaluate("seen")) == {"Control", "ArrowUp"}
 
 
 @each_kind

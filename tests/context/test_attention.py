@@ -80,35 +80,3 @@ def test_a_row_that_sees_nothing_gets_what_out_makes_of_zeros():
     layer = make(6, 3, context_dim=4)
     out = layer(draw(3, 5, 6), draw(3, 1, 4, seed=1), mask=PADDING)
     torch.testing.assert_close(out[2], layer.out.bias.expand(5, 6), atol=0, rtol=0)
-
-
-X, CONTEXT = torch.zeros(2, 5, 6), torch.zeros(2, 5, 4)
-
-
-@pytest.mark.parametrize(
-    ("x", "context", "options", "name"),
-    [
-        ("word", CONTEXT, {}, "x"),
-        (X[0], CONTEXT, {}, "x"),
-        (X.long(), CONTEXT, {}, "x"),
-        (X.double(), CONTEXT, {}, "x"),
-        (X.to("meta"), CONTEXT, {}, "x"),
-        (X, None, {}, "context"),
-        (X, CONTEXT[..., :3], {}, "context"),
-        (X, CONTEXT[:, :4], {}, "context"),
-        (X, CONTEXT.double(), {}, "context"),
-        (X, CONTEXT, {"mask": torch.ones(2, 1, 5, 4, dtype=torch.bool)}, "mask"),
-        (X, CONTEXT, {"causal": 1}, "causal"),
-    ],
-)
-def test_wrong_inputs_are_refused(x, context, options, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        make(6, 3, context_dim=4)(x, context, **options)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "name"), [((0, 1, 4), "model_dim"), ((6, 4, 4), "num_heads"), ((6, 3, 0), "context_dim")]
-)
-def test_sizes_are_checked(sizes, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        ContextAttention(*sizes[:2], context_dim=sizes[2])

@@ -96,26 +96,3 @@ def test_gradients_are_the_numerical_ones_and_none_reaches_padding(form):
     gradients = torch.autograd.grad(module(bad, NUMBERS, WORDS).square().sum(), [bad, *own])
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)
     assert not gradients[0][~WORDS].any() and gradients[0][WORDS].any(-1).all()
-
-
-X = torch.zeros(4, 6, 4)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("x", "numbers", "mask", "name"),
-    [
-        ("words", NUMBERS, WORDS, "x"),
-        (X[..., :3], NUMBERS, WORDS, "x"),
-        (X, NUMBERS[:, :5], WORDS, "sentence_numbers"),
-        (X, NUMBERS.tolist(), WORDS, "sentence_numbers"),
-        (X, NUMBERS.float(), WORDS, "sentence_numbers"),
-        (X, NUMBERS.abs().clamp(max=5) - 1, WORDS, "sentence_numbers"),
-        (X, NUMBERS.abs() + 10**9, WORDS, "sentence_numbers"),
-        (X, NUMBERS, WORDS.long(), "mask"),
-        (X, NUMBERS, WORDS[:, :5], "mask"),
-    ],
-)
-def test_wrong_inputs_are_refused(form, x, numbers, mask, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        form(4)(x, numbers, mask)

@@ -100,14 +100,6 @@ def test_twins_and_balance(full):
     assert 650 <= denied <= 950
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_the_same_words_in_both_classes(full, side):
-    for part in PARTS:
-        examples = getattr(full, part)
-        for one, two in zip(examples[::2], examples[1::2], strict=True):
-            assert sorted(getattr(one.premise, side)) == sorted(getattr(two.premise, side))
-
-
 def test_a_rule_over_words_in_order_is_always_right(full):
     for example in everything(full):
         assert english_rule(example) == example.follows, example

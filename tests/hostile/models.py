@@ -10,6 +10,7 @@ from attn_book.attribution import occlude, rollout
 from attn_book.captioner import ImageEncoder
 from attn_book.context import (
     ContextAttention,
+    DynamicContext,
     HierarchicalContext,
     global_context,
     sentence_members,
@@ -65,7 +66,7 @@ from attn_core.transformer import (
     TransformerEncoder,
 )
 from attn_core.vision import PatchEmbedding, VisionTransformer
-from tests.hostile.row import Row
+from tests.hostile.row import sizes, wrong
 from tests.hostile.tensors import INF, NAN, ids, numbers, whole
 
 CONFIG = TransformerConfig(7, model_dim=8, num_heads=2, num_layers=1, feed_forward_dim=8, dropout=0.0)
@@ -94,19 +95,6 @@ def full(model, source, lengths, target):
 
 def prefill(model, tokens, lengths):
     return model.prefill(tokens, lengths)
-
-
-def wrong(label, call, right, *faults):
-    """A row for each fault ``(argument, value)``, or ``(argument, value, the name that the error begins with)``."""
-    return [
-        Row(f"{label}: {argument} {number}", call, right | {argument: value}, f"{(*named, argument)[0]}: expected ")
-        for number, (argument, value, *named) in enumerate(faults)
-    ]
-
-
-def sizes(label, call, right, **values):
-    """Rows in which an argument has each of these values in turn."""
-    return wrong(label, call, right, *((name, value) for name, several in values.items() for value in several))
 
 
 # A row takes a line or two.
@@ -164,10 +152,22 @@ MODELS = [
         model=[RECURRENT], discount=["1"], entropy_weight=[INF]),
     *sizes("context", global_context, {"x": numbers(1, 2, 3)}, x=[ids(1, 2, 3)], mask=[torch.ones(1, 2)]),
     *sizes("sentences", sentence_members, {}, sentence_numbers=[whole(0, -1)[None], whole(0, 10**9)[None]]),
-    *sizes("hierarchy", HierarchicalContext(3), {"x": numbers(1, 2, 3)}, sentence_numbers=[torch.zeros(1, 2)]),
-    *sizes("ContextAttention", ContextAttention, {"model_dim": 8, "context_dim": 2}, num_heads=[3]),
-    *sizes("ContextAttention's call", ContextAttention(8, 2, context_dim=4), {"x": numbers(1, 3, 8)},
-        context=[numbers(1, 2, 4), numbers(1, 3, 4, device="meta")]),
+    *(
+        row
+        for form in (HierarchicalContext(4), DynamicContext(4))
+        for row in sizes(type(form).__name__, form,
+            {"x": numbers(2, 3, 4), "sentence_numbers": ids(2, 3) - 4, "mask": torch.ones(2, 3) > 0},
+            x=["words", numbers(2, 3, 3)],
+            sentence_numbers=[torch.zeros(2, 3), ids(2, 2) - 4, [[0, 0]], ids(2, 3) - 5, ids(2, 3) + 10**9],
+            mask=[torch.ones(2, 3), torch.ones(2, 2) > 0])
+    ),
+    *sizes("ContextAttention", ContextAttention, {"model_dim": 8, "num_heads": 2, "context_dim": 2},
+        model_dim=[0], num_heads=[3], context_dim=[0]),
+    *sizes("ContextAttention's call", ContextAttention(8, 2, context_dim=4),
+        {"x": numbers(1, 3, 8), "context": numbers(1, 3, 4)},
+        x=["word", numbers(3, 8), ids(1, 3, 8), numbers(1, 3, 8).double(), numbers(1, 3, 8, device="meta")],
+        context=[None, numbers(1, 3, 3), numbers(1, 2, 4), numbers(1, 3, 4).double(), numbers(1, 3, 4, device="meta")],
+        mask=[torch.ones(1, 1, 3, 2) > 0], causal=[1]),
     *sizes("ContextLayer", ContextLayer, {"config": CONFIG}, form=[nn.Identity()]),
 ]
 
@@ -179,7 +179,7 @@ PICTURES = [
         images[:0], images[..., :7]]),
     *sizes("ViT", VisionTransformer, VIT, image_size=[9]),
     *sizes("ViT's call", VisionTransformer(**VIT), {}, images=[images[..., :4, :4], images.reshape(1, 3, 16, 8)]),
-    *sizes("captioner", ImageEncoder, {"memory_dim": 4}, image_size=[12]),
+    *sizes("captioner", ImageEncoder, {"image_size": 8, "memory_dim": 4}, image_size=[12], memory_dim=[1]),
     *sizes("captioner's call", ImageEncoder(image_size=8, memory_dim=4).eval(), {"images": images},
         lengths=[whole(1, 0), whole(1)]),
     *sizes("pair", ContrastivePair, {"images": None, "texts": None, "shared_dim": 2},
@@ -192,15 +192,19 @@ PICTURES = [
     *sizes("zero_shot", zero_shot, {"model": None, "images": images, "vocab": VOCAB}, captions=[[]]),
     *sizes("embed_texts", ContrastivePair(VisionTransformer(**VIT), READER, shared_dim=2).embed_texts,
         {"tokens": ids(2, 3)}, lengths=[whole(0, 3)]),
-    *sizes("drawings", draw_scenes, {"count": 1}, count=[0], noise=["0.1"], pairs=[3]),
-    *sizes("rollout", rollout, {}, maps=[numbers(1, 1, 0, 2, 2)]),
-    *sizes("occlude", occlude, {"images": images, "patch_size": 4}, patches=[torch.ones(2, 3) > 0]),
+    *sizes("drawings", draw_scenes, {"count": 1}, count=[0], noise=["0.1", -0.1],
+        pairs=[3, [("red", "moon")]]),
+    *sizes("rollout", rollout, {}, maps=[numbers(1, 1, 0, 2, 2), numbers(1, 1, 2, 2), ids(1, 1, 1, 2, 2),
+        numbers(1, 1, 1, 2, 1)]),
+    *wrong("occlude", occlude, {"images": images, "patches": torch.ones(2, 4) > 0, "patch_size": 4},
+        ("patches", torch.ones(2, 3) > 0), ("patches", torch.ones(2, 4)), ("patch_size", 0),
+        ("patch_size", 3, "images"), ("images", images.byte())),
 ]
 
 generator = torch.Generator()
 PRETRAINING = [
     *sizes("mask_tokens", mask_tokens, {"tokens": ids(1, 2), "vocab_size": 9, "generator": generator},
-        vocab_size=[7], share=[0, NAN, 1.5, "0.15", True], generator=[None]),
+        tokens=[numbers(2, 3), ids(1, 3) + 5], vocab_size=[7], share=[0, NAN, 1.5, "0.15", True], generator=[None]),
     *sizes("segments", SEGMENTS, {"tokens": ids(1, 2), "lengths": whole(2)},
         segments=[whole(0, 2)[None], torch.zeros(1, 2), [0, 0], ids(1, 1) * 0]),
     *sizes("SegmentEncoder's call", SEGMENTS, {"tokens": ids(2, 2)}, lengths=[whole(2)]),
@@ -211,24 +215,25 @@ PRETRAINING = [
     *sizes("masked_scores", masked_scores, {"model": MASKED}, batches=[[]]),
     *sizes("class_logits", class_logits, {"model": Classifier(SEGMENTS, 2)}, batches=[[]]),
     *sizes("masked", MaskedBatches, {"texts": whole_texts([["a"]]), "vocab": TEXTS, "batch_size": 1, "seed": 0},
-        vocab=[VOCAB], texts=[[], lambda number: []]),
+        vocab=[VOCAB], texts=[[], lambda number: []], batch_size=[0]),
     *sizes("labelled", LabelledBatches, {"vocab": TEXTS, "batch_size": 1},
         texts=[[Text(["a"], label=1.5)], [Text(["a"])]]),
     *wrong("stream", StreamBatches, {"texts": [["a"]], "vocab": VOCAB, "batch_size": 1, "length": 1},
-        ("vocab", ["a"]), ("length", 9, "texts"), ("texts", "abc", "tokens")),
+        ("vocab", ["a"]), ("length", 9, "texts"), ("length", 0), ("texts", "abc", "tokens")),
     *sizes("ClassHead", ClassHead, {"model_dim": 4}, classes=[0]),
     *sizes("two parts", two_part_texts, {}, paragraphs=[["a b"]]),
     *sizes("next sentences", next_sentences, {}, paragraphs=[None]),
-    *wrong("pack", pack, {"vocab": TEXTS}, ("text", Text(["a"], at=3), "at"), ("text", Text("abc"), "tokens")),
+    *wrong("pack", pack, {"vocab": TEXTS}, ("text", Text(["a"], at=3), "at"), ("text", Text("abc"), "tokens"),
+        ("text", Text(()), "tokens")),
     *wrong("vectors", mean_vectors, {"states": numbers(1, 2, 3), "tokens": ids(1, 2)},
         ("states", [[1.0]]), ("tokens", ids(1, 3))),
     *sizes("retrieval", retrieval_accuracy, {"candidates": numbers(1, 2)}, queries=[None]),
     *sizes("repeats", draw_repeats, {"batch_size": 1, "length": 8, "vocab_size": 5, "piece": (2, 3),
-        "generator": generator}, piece=[(2.5, 3), 3], generator=[None]),
+        "generator": generator}, piece=[(2.5, 3), 3, (2, 7)], generator=[None]),
     *sizes("head_off", lambda layer, head: head_off(layer, head).__enter__(),
-        {"layer": WRITER.stack.layers[0].attention, "head": 0}, head=[-1, "0"], layer=[nn.Linear(2, 2)]),
-    *sizes("induction", induction_scores, {"weights": numbers(1, 1, 2, 2)}, tokens=[None]),
-    *sizes("previous tokens", previous_token_scores, {}, weights=[numbers(1, 1, 1, 1)]),
+        {"layer": WRITER.stack.layers[0].attention, "head": 0}, head=[-1, 2, "0"], layer=[nn.Linear(2, 2)]),
+    *sizes("induction", induction_scores, {"weights": numbers(1, 1, 2, 2)}, tokens=[None, ids(1, 4)]),
+    *sizes("previous tokens", previous_token_scores, {}, weights=[numbers(1, 1, 1, 1), numbers(2, 3, 4, 5)]),
     *sizes("next_token_losses", next_token_losses, {"tokens": ids(1, 2)}, logits=[[]]),
 ]
 
@@ -238,11 +243,13 @@ TRAINING = [
     *sizes("fit", fit, {"model": RECURRENT, "batches": BATCHES, "epochs": 1, "progress": False, "device": "cpu"},
         epochs=[-1, 1.0, True], accumulate=[0], learning_rate=[NAN, "1e-3", True], clip=[INF, None],
         warmup=[1.0, "5 %"], seed=["0", -1], precision=["bfloat16", torch.int8], validate_every=[0],
-        checkpoint_every=[-1], checkpoint=[7], schedule=[1e-3], validate=[True], batches=[[]], model=[len],
-        loss=["nll", lambda model, batch: 1.0, lambda model, batch: numbers(2)]),
-    *sizes("cosine", cosine, {"steps": 1, "peak": 1.0}, steps=[0], peak=["1"]),
-    *sizes("smoothed_loss", smoothed_loss, {}, smoothing=[NAN]),
-    *sizes("Batches", Batches, {"pairs": PAIRS, **LISTED, "batch_size": 1}, pairs=[[]], seed=[-1]),
+        checkpoint_every=[-1], checkpoint=[7], schedule=[1e-3], validate=[True], batches=[[]],
+        model=[len, nn.Linear(2, 2).requires_grad_(False)],
+        loss=["nll", lambda model, batch: 1.0, lambda model, batch: numbers(2), lambda *_: (1.0, 1)]),
+    *sizes("cosine", cosine, {"steps": 1, "peak": 1.0}, steps=[0], peak=["1"], warmup=[1.0]),
+    *sizes("smoothed_loss", smoothed_loss, {}, smoothing=[NAN, 1.0]),
+    *sizes("Batches", Batches, {"pairs": PAIRS, **LISTED, "batch_size": 1}, pairs=[[], ["a b"]], seed=[-1, "0"],
+        target_vocab=[["a"]], batch_size=[2.0]),
 ]
 
 TRANSLATED = {"model": RECURRENT, "sentences": [["a"]], **LISTED}

@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
-from attn_core import LongformerAttention, attention, flash_attention, masks
+from attn_core import LongformerAttention, attention, masks
 from attn_core.ring import ring_attention
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
@@ -153,11 +153,6 @@ def test_a_layer_has_derivatives_by_its_parameters(name):
     torch.testing.assert_close(twice[1], holder())
 
 
-def test_checks_of_values_leave_batches_alone():
-    lengths = torch.tensor([[3, 0], [1, 2]])
-    assert torch.equal(vmap(lambda x: masks.padding(x, 4))(lengths)[1], masks.padding(lengths[1], 4))
-
-
 def test_longformer_refuses_both_in_words():
     layer, x = LongformerAttention(4, 2, 1), torch.randn(2, 3, 5, 4)
     marked = torch.zeros(2, 3, 5, dtype=torch.bool)
@@ -167,8 +162,3 @@ def test_longformer_refuses_both_in_words():
     (first,) = torch.autograd.grad(layer(row).sum(), row, create_graph=True)
     with pytest.raises(RuntimeError, match="expected no second derivative"):
         first.square().sum().backward()
-
-
-def test_words_say_which_mechanism():
-    with pytest.raises(ValueError, match=r"^flash_attention: .*; attn_core.attention_with_weights"):
-        grad(lambda q: flash_attention(q, q, q).sum())(torch.randn(1, 1, 2, 2))

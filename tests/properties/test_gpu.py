@@ -21,7 +21,6 @@ from tests.mechanisms.launches import Launches
 from tests.properties.draws import HALVES, Call
 from tests.properties.mechanisms import MECHANISMS, run
 from tests.properties.modules import MODULES, Inputs, outputs
-from tests.properties.test_modules import COMPILED
 
 WITH_CUDA = [
     pytest.mark.gpu,
@@ -167,9 +166,18 @@ def test_a_module_makes_nothing_on_another_device(name, monkeypatch):
     assert found and all(x.is_meta for x in found)
 
 
-@on_both(["name"], [["MultiHeadAttention, causal"]], [name for name in COMPILED if name in MODULES])
+# What a reader would compile: every mechanism that is a module, what stands around it, and whole models.
+COMPILED = [
+    *(name for name in MECHANISMS if name in MODULES),
+    *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
+    *("LongformerAttention", "ContextAttention", "Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
+]
+
+
+@on_both(["name"], [COMPILED], COMPILED)
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
-def test_compiled_it_gives_the_same(name, device):
+def test_compiled_it_gives_the_same_both_ways(name, device):
+    """On the CPU without code generation, which needs a compiler of C++."""
     torch._dynamo.reset()
     inputs, module = Inputs(batch=2, length=5, seed=1), made_module(name, torch.float32, device)
     wanted = with_gradients(module, inputs, name, device)

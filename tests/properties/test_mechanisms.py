@@ -70,7 +70,7 @@ def test_the_tables_are_read_where_triton_is_not_installed():
 def test_it_is_what_it_should_be_in_float64(name, dtype):
     mechanism = MECHANISMS[name]
 
-    @examples(80 if dtype == torch.float32 else 20)
+    @examples(50 if dtype == torch.float32 else 15)
     @given(mechanism.calls(dtype=dtype))
     def check(call):
         made = mechanism.make(call)
@@ -87,7 +87,7 @@ def test_gradients_are_right(name):
     """Against differences of outputs, in float64; those of float32, in whatever layout, are the same to rounding."""
     mechanism = MECHANISMS[name]
 
-    @examples(25)
+    @examples(15)
     @given(mechanism.calls(least=1, spreads=(0.1, 1.0)))
     def check(narrow):
         call = narrow.to(torch.float64)
@@ -115,7 +115,7 @@ def test_gradients_are_right(name):
 def test_an_empty_row_gives_zeros_and_finite_gradients(name):
     mechanism = MECHANISMS[name]
 
-    @examples(40)
+    @examples(25)
     @given(mechanism.calls())
     def check(call):
         inputs = [x.detach().requires_grad_() for x in call.tensors]
@@ -139,7 +139,7 @@ def test_an_empty_row_gives_zeros_and_finite_gradients(name):
 def test_inputs_are_never_changed(name):
     mechanism = MECHANISMS[name]
 
-    @examples(25)
+    @examples(15)
     @given(mechanism.calls())
     def check(call):
         given_to_it = [*call.tensors, *(x for x in call.options.values() if isinstance(x, torch.Tensor))]
@@ -157,7 +157,7 @@ def test_inputs_are_never_changed(name):
 def test_the_weights_are_what_the_table_says_and_give_the_output(name):
     mechanism = MECHANISMS[name]
 
-    @examples(30)
+    @examples(20)
     @given(mechanism.calls())
     def check(call):
         made = mechanism.make(call)
@@ -188,7 +188,7 @@ def test_the_weights_are_what_the_table_says_and_give_the_output(name):
 def test_the_future_never_moves_the_past(name):
     mechanism = MECHANISMS[name]
 
-    @examples(40)
+    @examples(25)
     @given(mechanism.calls(least=1), st.data())
     def check(call, data):
         keys, queries = call.shape[3], call.shape[2]
@@ -213,7 +213,7 @@ def test_padding_never_matters(name):
     """Nor what lies in it: keys and values of any size."""
     mechanism = MECHANISMS[name]
 
-    @examples(40)
+    @examples(25)
     @given(mechanism.calls(least=1), st.data())
     def check(call, data):
         batch, _, _, keys = call.shape
@@ -241,7 +241,7 @@ def test_queries_in_pieces_equal_the_whole(name):
     """Queries cut anywhere, each piece with the keys up to its last one under ``causal``."""
     mechanism = MECHANISMS[name]
 
-    @examples(30)
+    @examples(20)
     @given(mechanism.calls(least=1), st.data())
     def check(call, data):
         queries, keys = call.shape[2:]
@@ -276,7 +276,7 @@ def test_rows_and_heads_do_not_meet(name):
     """Each row of the batch alone, and each key head with its queries alone, give what they give together."""
     mechanism = MECHANISMS[name]
 
-    @examples(20)
+    @examples(12)
     @given(mechanism.calls())
     def check(call):
         made = mechanism.make(call)
@@ -307,7 +307,7 @@ def test_what_is_not_finite_stays_in_its_row(name):
     """NaN or an infinity in one row of the batch, wherever, leaves the other rows as they are."""
     mechanism = MECHANISMS[name]
 
-    @examples(30)
+    @examples(20)
     @given(mechanism.calls(least=1), st.sampled_from([math.nan, math.inf, -math.inf]), st.data())
     def check(call, value, data):
         row = data.draw(st.integers(0, call.shape[0] - 1), label="row")
@@ -330,7 +330,7 @@ def test_what_is_not_finite_stays_in_its_row(name):
 def test_it_works_where_no_gradient_is_kept(name, mode):
     mechanism = MECHANISMS[name]
 
-    @examples(10)
+    @examples(6)
     @given(mechanism.calls())
     def check(call):
         made = mechanism.make(call)
@@ -347,7 +347,7 @@ def test_without_numbers_it_says_the_shape_of_the_output(name):
     """On the meta device, where shapes and operations are counted: nothing that it does depends on a number."""
     mechanism = MECHANISMS[name]
 
-    @examples(10)
+    @examples(6)
     @given(mechanism.calls())
     def check(call):
         made, expected = mechanism.make(call), run(mechanism.make(call), call)
@@ -375,18 +375,3 @@ def test_under_autocast_it_keeps_the_dtype_of_q(name):
             reference.assert_near(out, run(made, call), 6 * 4e-2)
 
     check()
-
-
-def test_the_table_would_notice_a_fault():
-    """One wrong line in a mechanism, and the properties above fail."""
-
-    def blind(q, k, v, *, mask=None, bias=None, causal=False, scale=None):
-        return attn_core.attention(q, k, v, mask=mask, bias=None, causal=causal, scale=scale)
-
-    @examples(60)
-    @given(MECHANISMS["attention"].calls())
-    def check(call):
-        reference.assert_near(blind(*call.tensors, **call.options), MECHANISMS["attention"].expected(None, call), 1e-4)
-
-    with pytest.raises(AssertionError):
-        check()

@@ -3,10 +3,8 @@
 import copy
 import importlib
 import inspect
-import os
 import pickle
 import pkgutil
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -18,7 +16,6 @@ from torch import nn
 import attn_book
 import attn_core
 from tests.properties.draws import examples
-from tests.properties.mechanisms import MECHANISMS
 from tests.properties.modules import INPUTS, MODULES, Inputs, outputs, reachable
 
 each = pytest.mark.parametrize("name", MODULES)
@@ -136,7 +133,7 @@ def test_what_inference_mode_made_does_not_stop_training(name):
 def test_gradients_are_finite_at_every_size(name):
     module = made(name).train()
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS)
     def check(inputs):
         module.zero_grad()
@@ -203,7 +200,7 @@ NO_ROWS = {"ContrastivePair", "ALiBi", "MaskedLanguageModel", "NextSentenceModel
 def test_rows_of_a_batch_do_not_meet(name):
     module = made(name)
 
-    @examples(12)
+    @examples(8)
     @given(INPUTS)
     def check(inputs):
         with torch.no_grad():
@@ -230,7 +227,7 @@ PADDED = [
 def test_what_lies_in_the_padding_never_matters(name):
     module = made(name)
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS)
     def check(inputs):
         with torch.no_grad():
@@ -251,7 +248,7 @@ READS_ON += [name for name in MODULES if name.endswith(("Decoder", ", causal"))]
 def test_later_words_never_move_earlier_outputs(name):
     module = made(name)
 
-    @examples(15)
+    @examples(10)
     @given(INPUTS, st.data())
     def check(inputs, data):
         late = data.draw(st.integers(0, inputs.length - 1))
@@ -261,44 +258,3 @@ def test_later_words_never_move_earlier_outputs(name):
         assert not torch.equal(other[:, late:], one[:, late:])
 
     check()
-
-
-# What a reader would compile: every mechanism, what stands around it, and whole models.
-COMPILED = [
-    *MECHANISMS,
-    *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
-    *("LongformerAttention", "ContextAttention"),
-    *("Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
-]
-
-
-@pytest.mark.parametrize("name", [name for name in COMPILED if name in MODULES])
-@pytest.mark.filterwarnings("ignore")  # of PyTorch's tracer, about its own ways
-def test_a_compiled_module_gives_the_same(name):
-    """Without code generation, which needs a compiler of C++: that it can be traced, forward and backward."""
-    torch._dynamo.reset()
-    results = []
-    module = made(name)
-    for form in (module, torch.compile(module, backend="aot_eager")):
-        module.zero_grad()
-        found = run(name, form)
-        wanted = [x.sum() for x in found if x.requires_grad]
-        if wanted:
-            sum(wanted).backward()
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters()]
-        results.append([x.detach().clone() for x in (*found, *gradients)])
-    same(results[1], results[0], 1e-4)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler, and g++ is not there")
-@pytest.mark.skipif(
-    "ATEN_CPU_CAPABILITY" in os.environ,
-    reason="ATEN_CPU_CAPABILITY hides the processor's vectors from a part of torch.compile",
-)
-@pytest.mark.skipif(" " in torch.__file__, reason="torch.compile gives the compiler its paths without quotes")
-@pytest.mark.filterwarnings("ignore")
-def test_a_layer_compiled_to_machine_code_gives_the_same():
-    torch._dynamo.reset()
-    module = made("MultiHeadAttention")
-    with torch.no_grad():
-        same(run("MultiHeadAttention", torch.compile(module, fullgraph=True)), run("MultiHeadAttention", module), 1e-4)

@@ -25,7 +25,7 @@ def number(*parts):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, *HALVES], ids=str)
 def test_softmax_among_what_is_allowed(dtype):
-    @examples(80)
+    @examples(40)
     @given(st.data())
     def check(data):
         shape = tuple(data.draw(st.lists(st.integers(0, 5), min_size=2, max_size=4)))
@@ -56,7 +56,7 @@ def test_softmax_among_what_is_allowed(dtype):
     check()
 
 
-@examples(60)
+@examples(40)
 @given(st.data())
 def test_tiles_in_any_order_equal_the_whole(data):
     """Cut anywhere, taken in any order; scores hidden, huge, or all hidden in a tile."""
@@ -105,7 +105,7 @@ def test_global_keys_join_the_window(call, size, data):
     reference.assert_near(found, wanted, 10 * reference.tolerance(torch.float32, scale=call.spread))
 
 
-@examples(60)
+@examples(40)
 @given(st.data())
 def test_paged_attention_reads_what_was_written_and_nothing_else(data):
     """Rows of any length, in blocks that lie anywhere in a pool of NaN, some of them shared."""
@@ -182,7 +182,7 @@ def test_a_sequence_cut_into_calls_equals_the_whole(positions, num_kv_heads):
     check()
 
 
-@examples(60)
+@examples(40)
 @given(st.data())
 def test_masks_say_what_they_say(data):
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4))

@@ -6,14 +6,12 @@ import torch
 from attn_book.corpus import KINDS, ambiguous_words
 from attn_book.data import Vocab
 from recorded import context
-
-SMALL = {"TRAIN": 36, "TEST": 18, "STEPS": 2, "POINTS": 2, "BATCH_SIZE": 12, "LEARNING_RATE": 1e-2}
-SMALL |= {"MODEL_DIM": 16, "HEADS": 2, "FEED_FORWARD_DIM": 24, "SEEDS": (0, 1)}
+from tests.recorded.test_runs import CONTEXT
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    for name, value in SMALL.items():
+    for name, value in CONTEXT.items():
         monkeypatch.setattr(context, name, value)
     context.corpus.cache_clear()
     yield

@@ -5,13 +5,12 @@ import torch
 
 from attn_book.induction import AttentionOnly
 from recorded import induction
+from tests.recorded.test_runs import INDUCTION
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    small = {"VOCAB": 8, "LENGTH": 12, "PIECE": (3, 5), "STEPS": 6, "EVERY": 2, "TEST_ROWS": 40, "POSITION_ROWS": 4000}
-    small |= {"SIZES": {"model_dim": 8, "num_heads": 2}, "BATCH_SIZE": 4, "SEEDS": (0, 1), "WARMUP": 2}
-    for name, value in small.items():
+    for name, value in INDUCTION.items():
         monkeypatch.setattr(induction, name, value)
 
 

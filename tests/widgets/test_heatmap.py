@@ -28,21 +28,15 @@ def test_holds_each_weight_to_the_precision_it_states(size):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("name", "value"),
     [
-        ({"weights": WEIGHTS * float("nan")}, "weights"), ({"weights": -WEIGHTS}, "weights"),
-        ({"weights": [WEIGHTS.expand(2, 3, 4, 5)]}, "weights.*pick item"), ({"weights": torch.ones(4)}, "weights"),
-        ({"source": TARGET}, "source: expected 5 tokens"), ({"source": "abcde"}, "source: expected a sequence"),
-        ({"source": 5}, "source: expected a sequence"), ({"target": SOURCE}, "target: expected 4 tokens"),
-        ({"target": [1, 2, 3, 4]}, "target: expected strings"), ({"links": [(5, 0)]}, "links"),
-        ({"title": None}, "title"), ({"layer": 2}, "layer: expected a whole number from 0 to 1"),
-        ({"head": -1}, "head: expected a whole number from 0 to 2"), ({"head": 1.0}, "head"),
-        ({"layer": True}, "layer"),
+        *[("weights", WEIGHTS * float("nan")), ("weights", -WEIGHTS), ("weights", torch.ones(4)), ("title", None)],
+        *[("source", TARGET), ("source", "abcde"), ("source", 5), ("target", [1, 2, 3, 4]), ("links", [(5, 0)])],
     ],
-)  # fmt: skip
-def test_refuses(changes, message):
-    with pytest.raises(ValueError, match=message):
-        heatmap(**changes)
+)
+def test_refuses(name, value):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        heatmap(**{name: value})
 
 
 def test_refuses_more_than_a_page_can_hold():

@@ -119,38 +119,25 @@ ONES = torch.ones(7, 2, 3, 7)
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "named"),
+    ("where", "value"),
     [
-        ((0,), [], r"sentences: expected an entry for each sentence, got 0"),
-        ((0,), 3, r"sentences: expected a sequence, .* got 3"),
-        ((0,), "the cat", r"sentences: expected a sequence, .* got 'the cat'"),
-        ((0, 1), "the cat", r"sentences\[1\]: expected a sequence, .* got 'the cat'"),
-        ((0, 1), [], r"sentences\[1\]: expected an entry for each token, got 0"),
-        ((0, 1), ["the", 3], r"sentences\[1\]: expected strings, got 3"),
-        ((1,), PREDICTIONS[:1], r"predictions: expected 2 entry for each sentence, got 1"),
-        ((1,), None, r"predictions: expected a sequence, .* got None"),
-        ((1, 1), PREDICTIONS[0], r"predictions\[1\]: expected 7 entry for each token, got 5"),
-        ((1, 1), [None] * 7, r"predictions\[1\]: expected a prediction for at least one token, got None for all"),
-        ((2,), WEIGHTS[:1], r"weights: expected 2 entry for each sentence, got 1"),
-        ((2, 1), WEIGHTS[0], r"weights\[1\]: expected a tensor \(7, 2, 3, 7\), got \(5, 2, 3, 5\)"),
-        ((2, 0), WEIGHTS[0][0], r"weights\[0\]: expected a tensor \(5, L, H, 5\), got \(2, 3, 5\)"),
-        ((2, 1), ONES[:, :1], r"weights\[1\]: expected a tensor \(7, 2, 3, 7\), got \(7, 1, 3, 7\)"),
-        ((2, 0), [[0.5]], r"weights\[0\]: expected a tensor \(5, L, H, 5\), got list"),
-        ((2, 1), ONES / 6, r"weights\[1\]: expected rows that sum to 1, got a sum that is 0.167 away"),
-        ((2, 1), ONES - ONES.cumsum(-1), r"weights: expected finite numbers that are not negative .* got"),
-        ((2, 1), ONES * torch.nan, r"weights: expected finite numbers .* got"),
+        *[((0,), []), ((0,), 3), ((0,), "the cat"), ((0, 1), "the cat"), ((0, 1), []), ((0, 1), ["the", 3])],
+        *[((1,), PREDICTIONS[:1]), ((1,), None), ((1, 1), PREDICTIONS[0]), ((1, 1), [None] * 7)],
+        *[((2,), WEIGHTS[:1]), ((2, 1), WEIGHTS[0]), ((2, 0), WEIGHTS[0][0]), ((2, 1), ONES[:, :1])],
+        *[((2, 0), [[0.5]]), ((2, 1), ONES / 6), ((2, 1), ONES - ONES.cumsum(-1)), ((2, 1), ONES * torch.nan)],
     ],
-)  # fmt: skip
-def test_refuses_arguments_that_do_not_fit(where, value, named):
-    with pytest.raises(ValueError, match=f"^{named}"):
+)
+def test_refuses_arguments_that_do_not_fit(where, value):
+    named = ("sentences", "predictions", "weights")[where[0]]
+    with pytest.raises(ValueError, match=rf"^{named}(\[{where[-1]}\])?: expected"):
         MaskedWordExplorer(*change(where, value))
 
 
 @pytest.mark.parametrize("position", [0, 2, 6])
 def test_refuses_to_hide_a_token_without_a_prediction(position):
-    with pytest.raises(ValueError, match=r"^position: expected -1 or a word that can be hidden \(1, 3\), got"):
+    with pytest.raises(ValueError, match="^position: expected"):
         explorer(sentence=1, position=position)
-    with pytest.raises(ValueError, match=r"^position: expected a word that can be hidden \(1, 3\), got"):
+    with pytest.raises(ValueError, match="^position: expected"):
         explorer(sentence=1).attention(position)
 
 

@@ -23,6 +23,7 @@ from attn_book.data import Vocab
 from attn_book.widgets.base import StaticWidget
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 
+matplotlib.use("Agg")
 EVIL = '</script><img src=x onerror="alert(1)"><!-- ]]> $\\frac$ & \''
 NOT_WHOLE = (None, "3", True, 2.5, math.nan, -1000, 10**400, [], "</script>")
 NOT_REAL = (None, "1", True, math.nan, math.inf, [], 10**400, -1.0)
@@ -179,6 +180,19 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attributes)))
 
 
+@pytest.mark.parametrize("content", [b"", b"{questions}", b'["\xff"]', b"[" * 100_000 + b"]" * 100_000, None, 7])
+def test_a_file_that_is_no_json_is_refused(tmp_path, content):
+    path = tmp_path / "a.json"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    for load in (widgets.Quiz.load, widgets.Translator.load):
+        with pytest.raises(
+            FileNotFoundError if content is None else ValueError, match="path: expected|a.json"
+        ) as caught:
+            load(7 if content == 7 else path)
+        assert len(str(caught.value)) < 150 + len(str(path))
+
+
 def test_the_table_has_every_widget():
     own = [kind for kind in StaticWidget.__subclasses__() if kind.__module__.startswith("attn_book.")]
     own = [
@@ -186,6 +200,8 @@ def test_the_table_has_every_widget():
     ]  # adding a trait to a widget makes it a class of its own
     assert {kind.__name__ for kind in own} == set(SAMPLES) == {*widgets.__all__} - {"StaticWidget"}
     assert all(set(kind._said) <= set(kind.class_trait_names(static=True)) for kind in own)
+    with pytest.raises(ValueError, match=r"^StaticWidget: expected a method picture\(\)"):
+        StaticWidget.picture(StaticWidget())
 
 
 @each_kind

@@ -79,29 +79,20 @@ def test_a_file_holds_what_the_page_needs(widget, tmp_path):
 
 
 @pytest.mark.parametrize("given", [None, [], "x", {}, {"kind": "bahdanau", "source": [], "target": []}])
-def test_refuses_what_was_not_exported(given):
-    with pytest.raises(ValueError, match="^exported: expected the result of export_translator, got "):
-        Translator(given)
+def test_refuses_what_was_not_exported(widget, given):
+    for wrong in (given, {**widget.exported, "source": "a b"}):
+        with pytest.raises(ValueError, match="^exported: expected "):
+            Translator(wrong)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "named"),
-    [
-        ("the zebra 's cat", "sentence: expected words that the model knows, got 'zebra', \"'s\""),
-        ("the <eos>", "sentence: expected words that the model knows, got '<', 'eos', '>'"),
-        ("dog", "sentence: expected words that the model knows, got 'dog'"),
-        ("  ", "sentence: expected a text, got '  '"),
-        (["the", "cat"], "sentence: expected a text, got \\['the', 'cat'\\]"),
-        (None, "sentence: expected a text, got None"),
-    ],
-)  # fmt: skip
-def test_refuses_a_sentence_that_the_model_cannot_read(widget, sentence, named):
+@pytest.mark.parametrize("sentence", ["the zebra 's cat", "the <eos>", "dog", "  ", ["the", "cat"], None])
+def test_refuses_a_sentence_that_the_model_cannot_read(widget, sentence):
     for attempt in (
         lambda: Translator(widget.exported, sentence),
         lambda: Translator.of(recurrent(), SOURCE, TARGET, sentence),
         lambda: setattr(widget, "sentence", sentence),
     ):
-        with pytest.raises(ValueError, match=f"^{named}$"):
+        with pytest.raises(ValueError, match="^sentence: expected"):
             attempt()
     assert widget.sentence == SENTENCE, "what was refused is taken back"
 

@@ -1,0 +1,127 @@
+"""Inputs that are odd but legitimate, with what has to come out."""
+
+import math
+
+import pytest
+import torch
+
+import attn_core
+from attn_book.alignment import alignment_error
+from attn_book.data import Vocab, tokenize
+from attn_book.metrics import bleu, exact_match
+from attn_core import KVCache, MultiHeadAttention, attention_with_weights
+from attn_core.cache import OutOfBlocks
+from attn_core.decode import Sampler, top_k, top_p
+from attn_core.positions import ALiBi, Sinusoidal, sinusoidal
+from tests.hostile import models, tensors
+from tests.hostile.tensors import filled, inputs, numbers, read, started, whole
+from tests.properties.mechanisms import MECHANISMS
+
+
+def near(found, wanted):
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    return True
+
+
+def every_mechanism(**others):
+    """Each mechanism's name, and what it gives for these inputs."""
+    for name, mechanism in MECHANISMS.items():
+        given = inputs(**others)
+        if mechanism.draws.get("shared"):
+            given["q"] = given["k"]
+        yield name, mechanism.made_for(**given)(**given)
+
+
+def test_every_mechanism_takes_a_batch_of_none():
+    for name, found in every_mechanism(q=numbers(0, 4, 3, 8), k=numbers(0, 2, 3, 8), v=numbers(0, 2, 3, 6)):
+        assert found.shape[0] == 0 and found.shape[2:] == (3, 6), name
+
+
+def test_every_mechanism_takes_values_of_no_size():
+    for name, found in every_mechanism(v=numbers(2, 4, 3, 0), k=numbers(2, 4, 3, 8)):
+        assert found.shape == (2, 4, 3, 0), name
+
+
+def test_nan_that_nobody_sees_stays_unseen():
+    v = numbers(2, 2, 3, 6).fill_(math.nan)
+    assert not attention_with_weights(**inputs(v=v, mask=torch.zeros(3, 3, dtype=torch.bool)))[0].any()
+
+
+def test_huge_scores_give_no_nan():
+    given = inputs(q=numbers(2, 4, 3, 8) * 1e15, k=numbers(2, 2, 3, 8) * 1e15)
+    assert attention_with_weights(**given)[0].isfinite().all()
+
+
+def test_positions_of_none_and_a_thousand_million():
+    assert sinusoidal(0, 4).shape == (0, 4)
+    far = Sinusoidal(2)(torch.zeros(1, 1, 2), 10**9)[0, 0]
+    assert near(far, torch.tensor([math.sin(1e9), math.cos(1e9)]))
+
+
+def test_a_call_that_fails_leaves_the_cache_as_it_was():
+    layer, x = MultiHeadAttention(8, 2, positions=ALiBi(2)), numbers(2, 2, 8)
+    for lengths in ((2, 2), (2, 1)):
+        wanted = read(layer, x, filled(lengths=lengths))
+        cache = filled(lengths=lengths)
+        for wrong in ({"mask": torch.ones(2, 2)}, {"bias": numbers(2, 9)}, {"bias": numbers(4) > 0}, {"mask": [True]}):
+            with pytest.raises(ValueError):
+                read(layer, x, cache, **wrong)
+            assert cache.lengths.tolist() == list(lengths)
+        assert torch.equal(read(layer, x, cache), wanted)
+
+
+def test_a_cache_takes_no_tokens_and_rows_twice():
+    cache = filled()
+    k, _ = cache.append(numbers(2, 2, 0, 4), numbers(2, 2, 0, 4))
+    assert k.shape == (2, 2, 2, 4) and cache.lengths.tolist() == [2, 2]
+    second = cache.keys[1]
+    cache.reorder(whole(1, 1))
+    assert torch.equal(cache.keys[0], second)
+    assert KVCache(1, 1, 1, 1).longest == 0
+
+
+def test_too_few_blocks_change_nothing():
+    tables = started(2, 3)
+    before = str(vars(tables))
+    for growth in ({0: 9}, {1: 1, 0: 7}):
+        with pytest.raises(OutOfBlocks):
+            tables.append_all(growth)
+    assert str(vars(tables)) == before and tables.append(0, 0).slots == []
+
+
+def test_online_softmax_of_nothing():
+    assert attn_core.OnlineSoftmax((0,), 4).out().shape == (0, 4)
+    state = attn_core.OnlineSoftmax((2,), 3)
+    state.add(torch.full((2, 4), -math.inf), numbers(4, 3))
+    assert not state.out().any() and state.logsumexp().tolist() == [-math.inf] * 2
+    attn_core.OnlineSoftmax((2,), 0).add(numbers(2, 1), numbers(1, 0))
+
+
+def test_scores_of_empty_sentences():
+    assert bleu([[]], [["a"]]) == 0.0 and exact_match([[], ["a"]], [[], ["a"]]) == 1.0
+    assert alignment_error([torch.zeros(1, 2)], [[(0, 0)]]) == 1.0
+
+
+def test_sampling_at_its_limits():
+    logits = torch.tensor([[1.0, 2.0, -math.inf]])
+    assert torch.equal(top_k(logits, 10**6), logits) and torch.equal(top_p(logits, 1), logits)
+    assert Sampler(temperature=1e-300)(logits).tolist() == [1]
+    assert Sampler(top_p=1e-300, top_k=1)(logits).tolist() == [1]
+
+
+def test_rows_that_are_padding_but_for_one_token():
+    source = tensors.ids(2, 3)
+    out = models.READER(source, whole(3, 1))
+    assert near(out[1, 0], models.READER(source[1:, :1], whole(1))[0, 0])
+    states, mask = models.MODEL.encode(source, whole(3, 0))  # a sentence of none is all padding
+    assert states.isfinite().all() and mask.sum().item() == 3
+
+
+def test_any_text_is_a_word_but_for_the_names_of_special_tokens():
+    words = ["</script>", "<!--", "&amp;", "<EOS>", "שלום", "e\u0301", "é", "\0", " ", "\u202e", "\ud800", "𝔸"]
+    vocab = Vocab([words])
+    assert vocab.decode(vocab.encode(words)) == words and len(vocab) == 4 + len(words)
+    for name in Vocab.SPECIALS:
+        assert Vocab([words, [name]]).encode(["<!--", name]) == [vocab.encode(["<!--"])[0], Vocab.UNK]
+    assert tokenize("שלום, עולם") == ("שלום", ",", "עולם") and tokenize("a\0b") == ("a", "\0", "b")
+    assert tokenize("\ufeffHi\r\nyou") == ("hi", "you") and tokenize(" \u200b\n") == ()
