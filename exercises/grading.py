@@ -46,11 +46,20 @@ class Graded:
     unread: bool = False  # there was no notebook, or none that can be read
 
 
-def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, *, refuse: bool = False) -> Graded:
+def grade(
+    folder: Path,
+    source_path: Path,
+    released_path: Path,
+    seconds: float,
+    *,
+    refuse: bool = False,
+    shut_in: bool = True,
+) -> Graded:
     """Grade what a student has handed in in ``folder``, against the assignment with its solutions and as released.
 
     A cell may take so many seconds, and a call by a test a quarter of that. With ``refuse``, code that borrows what the
-    assignment does not (borrowed.py) earns nothing by tests until a person has looked.
+    assignment does not (borrowed.py) earns nothing by tests until a person has looked. Without ``shut_in`` there is no
+    sandbox.
     Never raises: where it could not be graded, the notes say why.
     """
     done = Graded()
@@ -62,7 +71,7 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, 
         done.unread = not submission.found
         taken = borrowed(submission.cells, released)
         done.notes += [f"the code uses {name}, which the assignment does not" for name in taken]
-        with student_process(seconds=seconds) as student:
+        with student_process(seconds=seconds, shut_in=shut_in) as student:
             shown = _run(submission.cells, released, student, done.notes)
             verdicts = _test(source, student)
         done.notes = list(dict.fromkeys(done.notes))
