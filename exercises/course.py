@@ -29,7 +29,7 @@ from exercises.submission import grade_id, is_answer, is_test, printable, split_
 
 MARKERS = [f"### {end} {kind}" for kind in ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME") for end in ("BEGIN", "END")]
 
-PAGE_SECONDS = 60.0
+PAGE_SECONDS = 180.0
 """What a page of feedback may take; most take two or three."""
 
 _PROCESSES = multiprocessing.get_context("forkserver")

@@ -80,7 +80,7 @@ def grade(
         _write(done, submission.cells, released, shown, verdicts)
         if refuse and taken:
             done.points = dict.fromkeys(done.points)
-    except (Exception, NoSandboxError) as error:  # one that fails never stops the others
+    except (Exception, NoSandboxError, StudentError) as error:  # one that fails never stops the others
         return Graded(notes=[*done.notes, f"it could not be graded: {type(error).__name__}: {str(error)[:500]}"])
     return done
 
@@ -92,19 +92,20 @@ def _run(cells: list[NotebookNode], released: NotebookNode, student: Sandbox, no
     """
     stubs = {grade_id(cell): cell.source for cell in released.cells if is_answer(cell)}
     shown: dict[int, Shown] = {}
-    ended = 0
+    ended = last = 0
     for place, cell in enumerate(cells):
-        if is_test(cell):
-            student.mark(str(grade_id(cell)))
-        elif cell.cell_type == "code" and cell.source.strip() == stubs.get(grade_id(cell), "").strip():
-            shown[place] = Shown(error=UNCHANGED if cell.source.strip() else "")
-        elif cell.cell_type == "code" and (ended < ENDS or grade_id(cell)):
-            try:
+        try:
+            if is_test(cell):
+                student.mark(str(grade_id(cell)))
+            elif cell.cell_type == "code" and cell.source.strip() == stubs.get(grade_id(cell), "").strip():
+                shown[place] = Shown(error=UNCHANGED if cell.source.strip() else "")
+            elif cell.cell_type == "code" and (ended < ENDS or grade_id(cell)):
+                last = place
                 shown[place] = student.run(cell.source)
-            except StudentError as error:
-                ended += 1
-                shown[place] = Shown(error=str(error))
-                notes.append(f"{error}, in cell {place + 1}; all other cells were run without it")
+        except StudentError as error:
+            ended += 1
+            shown[last] = Shown(error=str(error))
+            notes.append(f"{error}, in cell {last + 1}; all other cells were run without it")
     if ended >= ENDS:
         notes.append(f"after {ENDS} such cells only the assignment's own were run")
     return shown

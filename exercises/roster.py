@@ -231,21 +231,22 @@ def main() -> None:
     collected.add_argument("download", type=Path)
     options = parser.parse_args()
     try:
+        if options.command == "students":
+            if not options.list.is_file():
+                raise ValueError(f"CLASS: expected a class list, as CLASS=class.csv, got {str(options.list)!r}")
+            listed = read_class(options.list)
+            with open_gradebook(options.course) as book:
+                add_class(book, listed)
+            print(f"{len(listed)} students.")
+            return
+        known = assignments(options.course)
+        if options.assignment not in known:
+            raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
+        if not options.download.is_file():
+            raise ValueError(
+                f"DOWNLOAD: expected an archive, as DOWNLOAD=submissions.zip, got {str(options.download)!r}"
+            )
         with open_gradebook(options.course) as book:
-            if options.command == "students":
-                if not options.list.is_file():
-                    raise ValueError(f"CLASS: expected a class list, as CLASS=class.csv, got {str(options.list)!r}")
-                found = read_class(options.list)
-                add_class(book, found)
-                print(f"{len(found)} students.")
-                return
-            known = assignments(options.course)
-            if options.assignment not in known:
-                raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
-            if not options.download.is_file():
-                raise ValueError(
-                    f"DOWNLOAD: expected an archive, as DOWNLOAD=submissions.zip, got {str(options.download)!r}"
-                )
             done, notes = collect(book, options.download, options.assignment, options.course / "submitted")
         print(f"{len(done)} collected.", *map(printable, notes), sep="\n")
         if not done:

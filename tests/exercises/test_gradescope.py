@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from exercises.gradescope import TESTS, main
-from tests.exercises.course import ROOT, answered, make_course, released, solutions, with_cell
+from tests.exercises.course import ROOT, answered, released, solutions, with_cell
 
 NAME, SECRET = "01_pooling", "tokn-5e81d2"
 # Reads what it should not, forges its results and the tools of the tests, and says what it has found.
@@ -35,11 +35,6 @@ for path in [*glob.glob("{root}/**/*", recursive=True), *glob.glob("/proc/*/envi
 kept = " ".join(key for key, value in found.items() if value in ("True", "written to") or "/{tests}/" in key)
 raise RuntimeError(kept or "nothing")
 """
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return make_course(tmp_path_factory.mktemp("course"), [NAME])
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +85,11 @@ def scores(done):
     return {test["name"]: test["score"] for test in done["tests"]}
 
 
-def test_a_right_submission_earns_all_and_an_untouched_one_nothing(course, graded):
+def test_a_right_submission_earns_all(course, graded):
     done = graded(answered(course, NAME, solutions(course, NAME)), file="My copy.ipynb")
     assert done["score"] == sum(test["max_score"] for test in done["tests"]) == 15
     assert {test["status"] for test in done["tests"]} == {"passed"} and done["stdout_visibility"] == "hidden"
     assert done["output"] == "Taken from the file 'My copy.ipynb'."
-    done = graded(released(course, NAME))
-    assert done["score"] == 0 and all("not yet" in test["output"] for test in done["tests"] if "usual" in test["name"])
 
 
 def test_a_crash_costs_its_own_answer_alone(course, graded):
@@ -109,7 +102,7 @@ def test_a_crash_costs_its_own_answer_alone(course, graded):
 def test_a_hostile_submission_gets_nothing_by_force(course, graded):
     code = HOSTILE.format(root=graded.root, tests=TESTS, secret=SECRET[::-1])
     done = graded(with_cell(released(course, NAME), code))
-    assert done["score"] == 0
+    assert done["score"] == 0 and all("not yet" in test["output"] for test in done["tests"] if "usual" in test["name"])
     if os.getuid() == 0:  # as on Gradescope
         assert done["output"].endswith(": RuntimeError: nothing")
     assert "BEGIN HIDDEN" not in json.dumps(done) and SECRET not in json.dumps(done)
