@@ -212,6 +212,8 @@ def main() -> None:
     options = parser.parse_args()
     names = options.names or assignments(options.course)
     try:
+        if not names:
+            raise ValueError(f"expected assignments in {options.course / 'source'}, got none")
         if options.command == "assignments":
             try:
                 check_sandbox()
@@ -230,6 +232,8 @@ def main() -> None:
             pages = sum(1 for name in names for _ in options.course.glob(f"feedback/*/{name}/*.html"))
             packed = [line for name in names for line in pack_feedback(options.course, name)]
             print(f"{pages} pages in {options.course / 'feedback'}", *packed, sep="\n")
+            if not failed and not pages:
+                raise ValueError("nothing has been graded. Run `make -C exercises grade` before")
             if failed:
                 sys.exit("make: these pages could not be made:\n" + "\n".join(failed))
     except ValueError as error:

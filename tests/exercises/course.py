@@ -46,6 +46,10 @@ for number in range(256):
         pass
     else:
         os.set_blocking(number, True)
+    try:
+        found[f"content {{number}}"] = os.pread(number, 1000, 0)
+    except OSError:
+        pass
 texts = {{place: text if isinstance(text, bytes) else text.encode() for place, text in found.items()}}
 print("FOUND", [place for place, text in texts.items() if word in text])
 for place, text in texts.items():

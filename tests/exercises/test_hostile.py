@@ -206,10 +206,3 @@ def test_no_hidden_test_is_in_what_a_student_gets_back(course, graded):
         text = nbformat.writes(done.notebook)
         assert not any(line in text for line in hidden), who
         assert "HIDDEN TESTS" not in text
-
-
-def test_a_seen_answer_of_words_is_left_to_a_person(graded, course):
-    right = graded["right"]
-    written = [name for name, value in right.points.items() if value is None]
-    assert written and all(cell_named(right.notebook, name).cell_type == "markdown" for name in written)
-    assert all(graded["edited tests"].points[name] == 0 for name in written)

@@ -22,13 +22,13 @@ from tests.exercises.course import ROOT, SPY, answered, cell_named, hand_in, rel
 NAME = "01_pooling"
 
 
-def call(*words, apart=(), code=0, **environment):
+def call(*words, apart=(), opened=(), **environment):
     """A command of the instructor's, as the Makefile calls it; what it said."""
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     about = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **environment}
     command = [*apart, sys.executable, "-m", *map(str, words)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=about)
-    assert done.returncode == code, done.stderr
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=about, pass_fds=opened)
+    assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
@@ -60,17 +60,26 @@ def archive(path, members):
     return path
 
 
-@pytest.fixture(scope="module", params=USERS.values(), ids=USERS)
-def returned(request, made_course, tmp_path_factory):
-    """A course after its class was imported, collected, graded and given everything back, and what was said.
-
-    The instructor has secrets: in the environment, in files at home and in the course, in the name of the machine and
-    in the path of the course.
-    """
-    home = tmp_path_factory.mktemp("home")
-    course = shutil.copytree(made_course, home / PLACE / "course")
+def kit(made, home, user):
+    """A copy of a course whose instructor has secrets, and how its commands are run. They are in the environment, in
+    an open file at home and one in the course, and in the names of the machine and of a folder."""
+    course = shutil.copytree(made, home / PLACE / "course")
     for key in (home / "key", course / "key"):
         key.write_text(TOKEN)
+    about = {"apart": USERS[user], "opened": (os.open(home / "key", os.O_RDONLY),), "TOKEN": TOKEN, "HOME": str(home)}
+    return course, lambda module, *words: call(f"exercises.{module}", "--course", course, *words, **about)
+
+
+def spying(course):
+    """A submission that looks everywhere and tells what it finds in an output and in an error."""
+    return with_cell(answered(course, NAME, {"attention": TELLS}), SPY.format(TOKEN[::-1]))
+
+
+@pytest.fixture(scope="module")
+def returned(made_course, tmp_path_factory):
+    """A course after its class was imported, collected, graded and given everything back, and what was said."""
+    home = tmp_path_factory.mktemp("home")
+    course, run_kit = kit(made_course, home, "whoever it is")
     listed = home / "class.csv"
     listed.write_text(
         "id,last_name,first_name,email,lms_user_id\nada,Lovelace,Ada,,\nalan,Turing,Alan,,102\n"
@@ -78,28 +87,31 @@ def returned(request, made_course, tmp_path_factory):
     )
     right = answered(course, NAME, solutions(course, NAME))
     cell_named(right, written(course)).source = LIVE
-    spy = with_cell(answered(course, NAME, {"attention": TELLS}), SPY.format(TOKEN[::-1]))
     moodle = {
         "Ada Lovelace_7_assignsubmission_file_/hers.ipynb": right,
-        "Sam Spy_9_assignsubmission_file_/a.ipynb": spy,
+        "Sam Spy_9_assignsubmission_file_/a.ipynb": spying(course),
     }
     canvas = {"turingalan_102_77_01_pooling.ipynb": released(course, NAME)}
-
-    def kit(module, *words):
-        return call(f"exercises.{module}", "--course", course, *words, apart=request.param, TOKEN=TOKEN, HOME=str(home))
-
-    said = {"students": kit("roster", "students", listed)}
+    said = {"students": run_kit("roster", "students", listed)}
     for name, members in (("moodle", moodle), ("canvas", canvas)):
-        said[name] = kit("roster", "collect", NAME, archive(home / f"{name}.zip", members))
-    said["grade"] = kit("grade", "--jobs", "2")
+        said[name] = run_kit("roster", "collect", NAME, archive(home / f"{name}.zip", members))
+    said["grade"] = run_kit("grade", "--jobs", "2")
     with open_gradebook(course) as book:  # a person reads the answer
         grade = book.find_grade(written(course), NAME, NAME, "ada")
         assert grade.needs_manual_grade
         grade.manual_score, grade.needs_manual_grade = 3, False
         book.db.commit()
-    said["feedback"] = kit("course", "feedback")
-    said["grades"] = kit("gradebook")
+    said["feedback"] = run_kit("course", "feedback")
+    said["grades"] = run_kit("gradebook")
     return course, said
+
+
+@pytest.fixture(scope="module")
+def spied(made_course, tmp_path_factory):
+    """The same of one submission, by an ordinary user."""
+    course, run_kit = kit(made_course, tmp_path_factory.mktemp("home"), "ordinary user")
+    hand_in(course, "spy", NAME, spying(course))
+    return course, [run_kit("grade"), run_kit("course", "feedback"), run_kit("gradebook")]
 
 
 def table(course, name):
@@ -140,8 +152,9 @@ def test_everything_goes_back_as_the_platforms_take_it(returned):
     assert most == ["    Points Possible", "", "", "", "", "20.0"] and alan[:4] == ["Turing, Alan", "102", "", "alan"]
 
 
-def test_nothing_of_the_instructor_s_reaches_a_submission_or_what_is_written_of_it(returned):
-    course, said = returned
+@pytest.mark.parametrize("how", ["returned", "spied"])
+def test_nothing_of_the_instructor_s_reaches_a_submission_or_what_is_written_of_it(request, how):
+    course, said = request.getfixturevalue(how)
     assert TOKEN not in str(said)
     found = {}
     for path in (one for one in course.rglob("*") if one.is_file() and one != course / "key"):
@@ -152,7 +165,7 @@ def test_nothing_of_the_instructor_s_reaches_a_submission_or_what_is_written_of_
     told = {name: data for name, data in found.items() if re.match("feedback|autograded|grades|01_pooling-", name)}
     page = told[f"feedback/spy/{NAME}/{NAME}.html"].decode()
     assert "FOUND []" in page and "/grading/player.py" in page and "format_stack" in page
-    assert len(told) == 3 + 3 + 2 + 3 + 3  # notebooks, pages, archives, what is in them, tables
+    assert len(told) == {"returned": 3 + 3 + 2 + 3 + 3, "spied": 1 + 1 + 2}[how]  # the last are tables
     assert not [name for name, data in found.items() if TOKEN.encode() in data]
     for secret in (PLACE, HOST, str(ROOT), "bwrap"):
         assert not [name for name, data in told.items() if secret.encode() in data], secret
@@ -213,6 +226,7 @@ def test_a_page_that_cannot_be_made_is_named_and_costs_nobody_else_theirs(graded
 def test_with_nothing_handed_in_it_says_what_was_expected(made_course, monkeypatch):
     said = run(monkeypatch, grade_main, "--course", made_course)
     assert "nothing to grade. Expected submitted/STUDENT/ASSIGNMENT" in said
+    assert "nothing has been graded" in run(monkeypatch, course_main, "--course", made_course, "feedback")
 
 
 @pytest.mark.parametrize("main, words", [(grade_main, []), (course_main, ["feedback"])], ids=["grade", "feedback"])

@@ -187,11 +187,6 @@ def test_what_is_kept_of_a_notebook_is_bounded_outside_of_it():
         assert "more than is kept" in kept[-1].error and not kept[-1].printed
 
 
-def test_text_that_no_file_can_hold_is_made_writable(student):
-    assert student.run(r"print('\ud800')").printed.encode()
-    assert student.run(r"raise ValueError('\ud800')").error.encode()
-
-
 @pytest.mark.parametrize("code, said", LAST_DEEDS.values(), ids=LAST_DEEDS)
 def test_a_cell_that_ends_the_process_is_left_out_of_the_next_which_has_run_all_others(code, said):
     with student_process() as student:
