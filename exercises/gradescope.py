@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from exercises.submission import grade_id, is_test
 
 HERE = Path(__file__).resolve().parent
 KIT = ("borrowed", "gradescope", "grading", "judge", "player", "sandbox", "submission", "wire")
-NEEDED = ("torch", "numpy", "matplotlib", "matplotlib-inline", "ipython", "nbformat", "PyYAML")
-"""What grading and the assignments import, apart from the book's own packages."""
+NEEDED = ("ipython", "nbformat", "PyYAML")
+"""What grading imports, apart from the book's own packages and what these depend on."""
 TESTS = "assignment"
 """The folder with the hidden tests, which a submission must not read."""
 SETUP = """#!/bin/sh
@@ -56,7 +57,8 @@ if cell['metadata'].get('nbgrader', {}).get('grade_id') == sys.argv[1] for out i
 
 def archive(course: Path, name: str, place: Path) -> None:
     """Write the archive of an assignment that has been released."""
-    requirements = "".join(f"{one}=={version(one).split('+')[0]}\n" for one in NEEDED)
+    book = [re.split(r"[^\w-]", one)[0] for one in requires("attn_core") or () if "extra ==" not in one]
+    requirements = "".join(f"{one}=={version(one).split('+')[0]}\n" for one in (*book, *NEEDED))
     texts = {"setup.sh": SETUP, "run_autograder": RUN, "requirements.txt": requirements}
     files = {f"exercises/{module}.py": HERE / f"{module}.py" for module in KIT}
     files |= {f"{TESTS}/{kind}/{name}.ipynb": course / kind / name / f"{name}.ipynb" for kind in ("source", "release")}
