@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -20,7 +21,7 @@ from nbgrader.apps.api import NbGraderAPI
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
-from exercises.gradebook import HERE
+from exercises.gradebook import HERE, names_given
 from exercises.grading import grade
 from exercises.judge import SECONDS
 from exercises.sandbox import NoSandboxError, check_sandbox
@@ -28,7 +29,7 @@ from exercises.submission import grade_id, is_answer, is_test, printable, split_
 
 MARKERS = [f"### {end} {kind}" for kind in ("SOLUTION", "HIDDEN TESTS", "MARK SCHEME") for end in ("BEGIN", "END")]
 
-PAGE_SECONDS = 60.0
+PAGE_SECONDS = 180.0
 """What a page of feedback may take; most take two or three."""
 
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -146,6 +147,24 @@ def give_feedback(course: Path, names: list[str], *, jobs: int = 1, seconds: flo
     ]
 
 
+def pack_feedback(course: Path, name: str) -> list[str]:
+    """Pack the pages of an assignment for each platform that has collected it, under the names by which it knows whose
+    they are; a line for each archive."""
+    given = names_given(course, name)
+    pages = {path.parts[-3]: path for path in sorted(course.glob(f"feedback/*/{name}/{name}.html"))}
+    said = []
+    for platform in sorted({where for where, _ in given.values()}):
+        place = course / "feedback" / f"{name}-{platform}.zip"
+        known = {
+            student: called for student, (where, called) in given.items() if where == platform and student in pages
+        }
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+            for student, called in known.items():
+                archive.write(pages[student], f"{called}/{name}.html" if platform == "moodle" else f"{called}.html")
+        said.append(f"{len(known)} of {len(pages)} pages in {place}")
+    return said
+
+
 def _page_apart(course: Path, name: str, student: str, seconds: float) -> str:
     """Why a page could not be made, or ""; an older one then goes, so that nobody takes it for today's."""
     ours, theirs = _PROCESSES.Pipe(duplex=False)
@@ -193,6 +212,8 @@ def main() -> None:
     options = parser.parse_args()
     names = options.names or assignments(options.course)
     try:
+        if not names:
+            raise ValueError(f"expected assignments in {options.course / 'source'}, got none")
         if options.command == "assignments":
             try:
                 check_sandbox()
@@ -209,7 +230,10 @@ def main() -> None:
                 )
             failed = give_feedback(options.course, names, jobs=os.cpu_count() or 1)
             pages = sum(1 for name in names for _ in options.course.glob(f"feedback/*/{name}/*.html"))
-            print(f"{pages} pages in {options.course / 'feedback'}")
+            packed = [line for name in names for line in pack_feedback(options.course, name)]
+            print(f"{pages} pages in {options.course / 'feedback'}", *packed, sep="\n")
+            if not failed and not pages:
+                raise ValueError("nothing has been graded. Run `make -C exercises grade` before")
             if failed:
                 sys.exit("make: these pages could not be made:\n" + "\n".join(failed))
     except ValueError as error:

@@ -180,6 +180,7 @@ def main() -> None:
         check_sandbox()
     except NoSandboxError as error:
         sys.exit(f"make: {error}.")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore Ctrl-C
     begun = time.monotonic()
     settings = {"jobs": options.jobs, "seconds": options.seconds, "refuse": options.refuse}
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,11 +18,23 @@ from exercises.grading import Graded
 from exercises.submission import printable
 
 HERE = Path(__file__).resolve().parent
+MODIFIED = "Last modified (grade)"
 
 
 def open_gradebook(course: Path = HERE) -> Gradebook:
     """The gradebook of a course's folder, made if there is none."""
     return Gradebook(f"sqlite:///{course / 'gradebook.db'}", course_id="attention")
+
+
+def names_file(course: Path, assignment: str) -> Path:
+    """Where the names are kept that a platform gave to what it collected."""
+    return course / "uploads" / f"{assignment}.json"
+
+
+def names_given(course: Path, assignment: str) -> dict[str, tuple[str, str]]:
+    """Of each student whose upload is known, the platform and the name that feedback to it must have."""
+    path = names_file(course, assignment)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def record(book: Gradebook, assignment: str, student: str, graded: Graded, handed_in: datetime | None) -> None:
@@ -84,14 +97,44 @@ def write_canvas(book: Gradebook, path: Path) -> None:
             out.writerow([name, one.lms_user_id or "", "", one.id, "", *given])
 
 
+def write_moodle(book: Gradebook, course: Path) -> list[Path]:
+    """A table for each assignment that Moodle has collected, in the form of its offline grading worksheet.
+
+    Moodle finds a student by the number that it wrote into the name of the upload, and wants the three columns
+    Identifier, Grade and Last modified (grade). A column of comments would empty those that are there.
+    """
+    written = []
+    for assignment in book.assignments:
+        given = {
+            student: name
+            for student, (where, name) in names_given(course, assignment.name).items()
+            if where == "moodle"
+        }
+        if not given:
+            continue
+        path = course / f"grades-moodle-{assignment.name}.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            out = csv.writer(file)
+            out.writerow(["Identifier", "Full name", "Email address", "Status", "Grade", "Maximum grade", MODIFIED])
+            for row in scores(book):
+                one, points = row["student"], row["points"][assignment.name]
+                if one.id in given and points is not None:
+                    name, number, *_ = given[one.id].split("_")
+                    about = [f"Participant {number}", _plain(name), _plain(one.email), "Submitted for grading"]
+                    out.writerow([*about, points, assignment.max_score, "-"])
+        written.append(path)
+    return written
+
+
 def main() -> None:
-    """`make -C exercises grades`: both tables."""
+    """`make -C exercises grades`: all tables."""
     parser = argparse.ArgumentParser(prog="make -C exercises grades")
     parser.add_argument("--course", type=Path, default=HERE, help="the folder of the course")
     course = parser.parse_args().course
     with open_gradebook(course) as book:
         write_csv(book, course / "grades.csv")
         write_canvas(book, course / "grades-canvas.csv")
+        tables = [course / "grades.csv", course / "grades-canvas.csv", *write_moodle(book, course)]
         unread = [
             f"{one.name}  {printable(submission.student_id)}"
             for one in book.assignments
@@ -100,7 +143,7 @@ def main() -> None:
         ]
     if unread:
         print(f"{len(unread)} submissions have answers that nobody has read:", *unread, sep="\n")
-    print(f"{course / 'grades.csv'}\n{course / 'grades-canvas.csv'}")
+    print(*tables, sep="\n")
 
 
 if __name__ == "__main__":

@@ -46,11 +46,20 @@ class Graded:
     unread: bool = False  # there was no notebook, or none that can be read
 
 
-def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, *, refuse: bool = False) -> Graded:
+def grade(
+    folder: Path,
+    source_path: Path,
+    released_path: Path,
+    seconds: float,
+    *,
+    refuse: bool = False,
+    shut_in: bool = True,
+) -> Graded:
     """Grade what a student has handed in in ``folder``, against the assignment with its solutions and as released.
 
     A cell may take so many seconds, and a call by a test a quarter of that. With ``refuse``, code that borrows what the
-    assignment does not (borrowed.py) earns nothing by tests until a person has looked.
+    assignment does not (borrowed.py) earns nothing by tests until a person has looked. Without ``shut_in`` there is no
+    sandbox.
     Never raises: where it could not be graded, the notes say why.
     """
     done = Graded()
@@ -62,7 +71,7 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, 
         done.unread = not submission.found
         taken = borrowed(submission.cells, released)
         done.notes += [f"the code uses {name}, which the assignment does not" for name in taken]
-        with student_process(seconds=seconds) as student:
+        with student_process(seconds=seconds, shut_in=shut_in) as student:
             shown = _run(submission.cells, released, student, done.notes)
             verdicts = _test(source, student)
         done.notes = list(dict.fromkeys(done.notes))
@@ -71,7 +80,7 @@ def grade(folder: Path, source_path: Path, released_path: Path, seconds: float, 
         _write(done, submission.cells, released, shown, verdicts)
         if refuse and taken:
             done.points = dict.fromkeys(done.points)
-    except (Exception, NoSandboxError) as error:  # one that fails never stops the others
+    except (Exception, NoSandboxError, StudentError) as error:  # one that fails never stops the others
         return Graded(notes=[*done.notes, f"it could not be graded: {type(error).__name__}: {str(error)[:500]}"])
     return done
 
@@ -83,19 +92,20 @@ def _run(cells: list[NotebookNode], released: NotebookNode, student: Sandbox, no
     """
     stubs = {grade_id(cell): cell.source for cell in released.cells if is_answer(cell)}
     shown: dict[int, Shown] = {}
-    ended = 0
+    ended = last = 0
     for place, cell in enumerate(cells):
-        if is_test(cell):
-            student.mark(str(grade_id(cell)))
-        elif cell.cell_type == "code" and cell.source.strip() == stubs.get(grade_id(cell), "").strip():
-            shown[place] = Shown(error=UNCHANGED if cell.source.strip() else "")
-        elif cell.cell_type == "code" and (ended < ENDS or grade_id(cell)):
-            try:
+        try:
+            if is_test(cell):
+                student.mark(str(grade_id(cell)))
+            elif cell.cell_type == "code" and cell.source.strip() == stubs.get(grade_id(cell), "").strip():
+                shown[place] = Shown(error=UNCHANGED if cell.source.strip() else "")
+            elif cell.cell_type == "code" and (ended < ENDS or grade_id(cell)):
+                last = place
                 shown[place] = student.run(cell.source)
-            except StudentError as error:
-                ended += 1
-                shown[place] = Shown(error=str(error))
-                notes.append(f"{error}, in cell {place + 1}; all other cells were run without it")
+        except StudentError as error:
+            ended += 1
+            shown[last] = Shown(error=str(error))
+            notes.append(f"{error}, in cell {last + 1}; all other cells were run without it")
     if ended >= ENDS:
         notes.append(f"after {ENDS} such cells only the assignment's own were run")
     return shown

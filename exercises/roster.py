@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import json
 import os
 import re
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from exercises.course import assignments
-from exercises.gradebook import HERE, open_gradebook
+from exercises.gradebook import HERE, names_file, names_given, open_gradebook
 from exercises.submission import LARGEST, NOTEBOOK, printable
 
 # What a column may be called, in small letters: nbgrader, Canvas's gradebook export, Moodle's list of participants.
@@ -119,7 +120,7 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
     """Put the notebooks of a downloaded archive where they will be graded; who has handed in, and what there is to say.
 
     Of several notebooks of one student those named after the assignment come before others, and the latest of them
-    counts. Nothing is written outside ``submitted``.
+    counts. Nothing of it is written outside ``submitted``; beside that, the names that the platform gave are kept.
 
     Raises:
         ValueError: the file is no zip archive.
@@ -154,6 +155,7 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
                 # too large, encrypted, damaged in one way or another
                 notes.append(f"{name}: left out, {error}")
     found = {student: files for student, files in found.items() if files}
+    given = names_given(submitted.parent, assignment)
     for student, files in found.items():
         (*others, (name, data)) = files.items()
         if others:
@@ -163,7 +165,20 @@ def collect(book: Gradebook, download: Path, assignment: str, submitted: Path) -
             notes.append(f"{student}: another notebook was collected before; this one takes its place")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
+        given[student] = _given(inside[name])
+    if found:
+        path = names_file(submitted.parent, assignment)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(given, ensure_ascii=False, indent=1), encoding="utf-8")
     return sorted(found), notes
+
+
+def _given(name: str) -> tuple[str, str]:
+    """The platform that named an upload, and what feedback to it must be called: Moodle's folder, or Canvas's file
+    without its ending."""
+    if found := MOODLE.fullmatch(name):
+        return "moodle", f"{found['name']}_{found['number']}_assignsubmission_file_"
+    return "canvas", name[: name.lower().rindex(".ipynb")]
 
 
 def _owners(book: Gradebook) -> dict[str, list[str]]:
@@ -216,21 +231,22 @@ def main() -> None:
     collected.add_argument("download", type=Path)
     options = parser.parse_args()
     try:
+        if options.command == "students":
+            if not options.list.is_file():
+                raise ValueError(f"CLASS: expected a class list, as CLASS=class.csv, got {str(options.list)!r}")
+            listed = read_class(options.list)
+            with open_gradebook(options.course) as book:
+                add_class(book, listed)
+            print(f"{len(listed)} students.")
+            return
+        known = assignments(options.course)
+        if options.assignment not in known:
+            raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
+        if not options.download.is_file():
+            raise ValueError(
+                f"DOWNLOAD: expected an archive, as DOWNLOAD=submissions.zip, got {str(options.download)!r}"
+            )
         with open_gradebook(options.course) as book:
-            if options.command == "students":
-                if not options.list.is_file():
-                    raise ValueError(f"CLASS: expected a class list, as CLASS=class.csv, got {str(options.list)!r}")
-                found = read_class(options.list)
-                add_class(book, found)
-                print(f"{len(found)} students.")
-                return
-            known = assignments(options.course)
-            if options.assignment not in known:
-                raise ValueError(f"assignment: expected one of {', '.join(known)}, got {options.assignment!r}")
-            if not options.download.is_file():
-                raise ValueError(
-                    f"DOWNLOAD: expected an archive, as DOWNLOAD=submissions.zip, got {str(options.download)!r}"
-                )
             done, notes = collect(book, options.download, options.assignment, options.course / "submitted")
         print(f"{len(done)} collected.", *map(printable, notes), sep="\n")
         if not done:

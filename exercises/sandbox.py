@@ -16,8 +16,6 @@ import sysconfig
 from pathlib import Path
 from typing import IO
 
-import pyseccomp
-
 import attn_book
 import attn_core
 
@@ -46,7 +44,16 @@ REFUSED_CALLS: tuple[str | int, ...] = (
 )
 FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_NETLINK)
 """The sockets that a submission may make. Others, such as AF_VSOCK, know no network namespace."""
+ENVIRONMENT = {
+    **{"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"},
+    **{"MPLBACKEND": "module://matplotlib_inline.backend_inline", "MPLCONFIGDIR": "/tmp", "IPYTHONDIR": "/tmp/ipython"},
+    # A submission has no compiler: torch.compile gives back what it is given.
+    "TORCH_COMPILE_DISABLE": "1",
+}
+"""All that a submission finds in its environment, beside where Python lies."""
 CLONE_NEWUSER = 0x10000000
+NOBODY = 65534
+"""The user that a submission becomes where root grades it without a sandbox."""
 
 
 class NoSandboxError(BaseException):
@@ -55,6 +62,8 @@ class NoSandboxError(BaseException):
 
 def write_filter(file: IO[bytes]) -> None:
     """Write the filter of system calls that bubblewrap installs."""
+    import pyseccomp  # which open_command does not need
+
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     for name in REFUSED_CALLS:
         rules.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
@@ -88,13 +97,7 @@ def command(requests: int, answers: int, rules: int) -> list[str]:
         path for pattern in ("*.pth", "__editable__*", "*.dist-info/direct_url.json") for path in site.glob(pattern)
     )
     seen |= {f"/site/{path.relative_to(site)}": Path("/dev/null") for path in told if path.is_file()}
-    environment = {
-        **{"HOME": "/tmp", "USER": "student", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": "/book:/site"},
-        **{"MPLBACKEND": "module://matplotlib_inline.backend_inline", "MPLCONFIGDIR": "/tmp"},
-        **{"IPYTHONDIR": "/tmp/ipython", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": f"{inside}/lib"},
-        # There is no compiler in here: torch.compile gives back what it is given.
-        "TORCH_COMPILE_DISABLE": "1",
-    }
+    environment = ENVIRONMENT | {"PYTHONPATH": "/book:/site", "LD_LIBRARY_PATH": f"{inside}/lib"}
     return [
         _bubblewrap(),
         *(*_apart(), "--hostname", "sandbox", "--die-with-parent", "--new-session", "--seccomp", str(rules)),
@@ -106,6 +109,16 @@ def command(requests: int, answers: int, rules: int) -> list[str]:
         *(str(inside / python.relative_to(base)), "-S", "/grading/player.py"),  # no packages but those of /site
         *map(str, (requests, answers, MEMORY, PROCESSES, NOBODIES + os.getpid())),
     ]
+
+
+def open_command(requests: int, answers: int) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of a student's process on a machine that allows no sandbox.
+
+    Root, who runs graders there, starts it as nobody: it cannot read what root keeps to itself. It has the network.
+    """
+    numbers = map(str, (requests, answers, MEMORY, PROCESSES, NOBODY))
+    path = os.pathsep.join(str(Path(package.__path__[0]).parent) for package in (attn_book, attn_core))
+    return [sys.executable, str(HERE / "player.py"), *numbers], ENVIRONMENT | {"PYTHONPATH": path}
 
 
 def _folder(place: str) -> list[str]:

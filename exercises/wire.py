@@ -6,9 +6,9 @@ tuples, lists and dicts travel as they are; any other object stays where it is a
 
 from __future__ import annotations
 
-import base64
-import json
+from base64 import b64decode, b64encode  # by themselves: a notebook may patch their modules
 from collections.abc import Callable
+from json import dumps, loads
 from typing import Any
 
 import numpy
@@ -28,7 +28,7 @@ def pack(value: Any, keep: Callable[[Any], int]) -> Any:
         return value
     if isinstance(value, torch.Tensor) and str(value.dtype) in _DTYPES:
         array = value.detach().cpu().contiguous().numpy()
-        return {"tensor": [str(value.dtype), list(value.shape), base64.b64encode(array.tobytes()).decode()]}
+        return {"tensor": [str(value.dtype), list(value.shape), b64encode(array.tobytes()).decode()]}
     if isinstance(value, tuple):
         return {"tuple": [pack(item, keep) for item in value]}
     if isinstance(value, list):
@@ -51,7 +51,7 @@ def unpack(packed: Any, find: Callable[[int, str], Any]) -> Any:
         return packed
     match packed:
         case {"tensor": [str(dtype), list(shape), str(text)]} if dtype in _DTYPES:
-            return _tensor(_DTYPES[dtype], shape, base64.b64decode(text, validate=True))
+            return _tensor(_DTYPES[dtype], shape, b64decode(text, validate=True))
         case {"tuple": list(items)}:
             return tuple(unpack(item, find) for item in items)
         case {"list": list(items)}:
@@ -80,7 +80,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 def to_line(message: dict[str, Any]) -> bytes:
     """One message as one line."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def from_line(line: bytes) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def from_line(line: bytes) -> dict[str, Any]:
     if line.count(b",") + line.count(b"[") > VALUES:
         raise ValueError(f"line: expected a message of at most {VALUES:,} values")
     try:
-        message = json.loads(line)
+        message = loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"line: expected a message, got {line[:40]!r}") from error
     if not isinstance(message, dict):

@@ -1,4 +1,4 @@
-"""Every assignment: what a right, a wrong, a half-right and an untouched submission earn, and what students receive."""
+"""Every assignment: what a right, a wrong and a half-right submission earn, and what students receive."""
 
 import ast
 import re
@@ -60,7 +60,6 @@ def earned(course):
         hand_in(course, "right", name, answered(course, name, solutions(course, name)))
         hand_in(course, "wrong", name, answered(course, name, answers(name, "wrong")))
         hand_in(course, "half", name, answered(course, name, half_right(course, name)[0]))
-        hand_in(course, "untouched", name, released(course, name))
     return {
         item: sum(value or 0 for value in done.points.values()) for item, done in grade_all(course, [], jobs=2).items()
     }
@@ -73,11 +72,10 @@ def test_every_assignment_has_its_chapter_and_every_part_has_assignments():
 
 
 @each
-def test_right_earns_all_wrong_and_untouched_nothing_and_half_its_part(course, earned, name):
+def test_right_earns_all_wrong_nothing_and_half_its_part(course, earned, name):
     given = sum(points(source(course, name)).values())
     assert earned[name, "right"] == given > 0
     assert earned[name, "wrong"] == 0
-    assert earned[name, "untouched"] == 0
     assert earned[name, "half"] == half_right(course, name)[1]
     assert 0 < earned[name, "half"] < given
 

@@ -11,14 +11,9 @@ from sqlalchemy.exc import OperationalError
 from exercises.grade import grade_all, grade_apart
 from exercises.gradebook import open_gradebook, record
 from exercises.grading import Graded, grade
-from tests.exercises.course import answered, cell_named, hand_in, make_course, released, solutions, with_cell
+from tests.exercises.course import answered, cell_named, hand_in, released, solutions, with_cell
 
 NAME = "01_pooling"
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory):
-    return make_course(tmp_path_factory.mktemp("course"), [NAME])
 
 
 def written(course):

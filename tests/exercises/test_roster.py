@@ -181,7 +181,7 @@ def test_a_download_that_was_unpacked_and_packed_again_is_read(book, tmp_path):
         assert collect(book, archive(tmp_path, members), "p", tmp_path / "submitted") == (["alan"], [])
 
 
-def test_nothing_collected_is_an_error_and_a_name_is_no_command_to_the_terminal(tmp_path, monkeypatch, capsys):
+def test_nothing_collected_is_an_error_and_a_name_is_no_command_to_the_terminal(book, tmp_path, monkeypatch, capsys):
     (tmp_path / "source/p").mkdir(parents=True)
     (tmp_path / "source/p/p.ipynb").touch()
     path = archive(tmp_path, {"x\x1b[2J_404_5_a.ipynb": "?"})
@@ -217,13 +217,14 @@ def test_an_assignment_that_there_is_not_is_refused(tmp_path, monkeypatch, capsy
     assert not (tmp_path / "submitted").exists()
 
 
-def test_no_name_becomes_a_formula(tmp_path):
-    with open_gradebook(tmp_path) as book:
-        add_class(book, [Student("eve", "=1+1", "@x", "-a@example.org")])
-        for write in (write_csv, write_canvas):
-            write(book, tmp_path / "grades.csv")
-            (*_, row) = csv.reader((tmp_path / "grades.csv").read_text().splitlines())
-            assert not any(value.startswith(tuple("=+-@")) for value in row), row
+def test_no_name_becomes_a_formula(book, tmp_path):
+    add_class(book, [Student("eve", "=1+1", "@x", "-a@example.org")])
+    for write in (write_csv, write_canvas):
+        write(book, tmp_path / "grades.csv")
+        text = (tmp_path / "grades.csv").read_text()
+        assert "@x" in text and not any(
+            value.startswith(tuple("=+-@")) for row in csv.reader(text.splitlines()) for value in row
+        )
 
 
 def test_a_download_of_moodle_is_sorted_by_name(book, tmp_path):
@@ -266,15 +267,6 @@ def test_the_name_that_a_student_gave_a_file_makes_it_nobody_else_s(book, tmp_pa
     assert done == ["ada", "alan"]
     assert (tmp_path / "submitted/ada/p/p.ipynb").read_text() == "hers"
     assert (tmp_path / "submitted/alan/p/p.ipynb").read_text() == "his"
-
-
-def test_a_damaged_upload_costs_the_others_nothing(book, tmp_path):
-    path = archive(tmp_path, {"lovelaceada_101_2_a.ipynb": "a" * 50, "turingalan_102_3_b.ipynb": "his"})
-    data = bytearray(path.read_bytes())
-    data[data.index(b"a" * 50)] += 1
-    path.write_bytes(data)
-    done, notes = collect(book, path, "p", tmp_path / "submitted")
-    assert done == ["alan"] and "lovelaceada_101_2_a.ipynb: left out, Bad CRC" in notes[0]
 
 
 def changed(data, name, at, change):

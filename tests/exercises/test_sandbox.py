@@ -2,17 +2,16 @@
 
 import errno
 import os
-import subprocess
-import sys
 
 import pyseccomp
 import pytest
 import torch
 
 from attn_book import check
+from exercises import judge
 from exercises.judge import PRINTED, SECRET, SHOWN, StudentError, run_tests, student_process
 from exercises.sandbox import CLONE_NEWUSER, NOBODIES, check_sandbox
-from tests.exercises.course import KIT, ROOT, SPY
+from tests.exercises.course import KIT, ROOT
 
 LAYER = """
 import torch
@@ -21,9 +20,10 @@ class Layer(torch.nn.Linear):
         return {"y": 2 * x + plus}
 """
 LOOP = "while True:\n    pass"
+WAIT = "import time\nwhile True:\n    time.sleep(1)"
 LAST_DEEDS = {
     "exits": ("import os\nos._exit(0)", "ended by itself"),
-    "ignores its clock": (f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}", "did not answer"),
+    "ignores its clock": (f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{WAIT}", "did not answer"),
     "kills itself": ("import os\nos.kill(os.getpid(), 9)", "ended by itself"),
     "writes to the grader": (
         "import os\nfor n in range(3, 256):\n    try:\n        os.write(n, b'?\\n')\n    except OSError:\n        pass",
@@ -35,15 +35,6 @@ LAST_DEEDS = {
         "more than it may|did not answer|nobody asked for",
     ),
 }
-
-# Run with a secret in the environment, in the arguments, in the folder's name and in an open file.
-GRADER = """
-import os, sys
-from exercises.judge import student_process
-os.set_inheritable(os.open(sys.argv[1], os.O_RDONLY), True)
-with student_process() as student:
-    print(os.getuid(), student.run(sys.stdin.read()))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -84,23 +75,6 @@ def test_it_has_the_book_s_package_and_none_of_the_course(student):
 
 
 @pytest.mark.parametrize(
-    "apart", [[], ["bwrap", "--unshare-user", "--uid", "1234", "--dev-bind", "/", "/"]], ids=["as is", "ordinary user"]
-)
-def test_nothing_of_the_instructor_s_reaches_a_submission(tmp_path, apart):
-    secret = "tokn-5e81d2"
-    place = tmp_path / secret / "course"
-    place.mkdir(parents=True)
-    (place / "key").write_text(secret)
-    command = [*apart, sys.executable, "-c", GRADER, str(place / "key"), secret]
-    environment = {**os.environ, "TOKEN": secret, "PYTHONPATH": str(ROOT)}
-    spy = SPY.format(secret[::-1])
-    done = subprocess.run(command, cwd=place, env=environment, input=spy, capture_output=True, text=True, check=True)
-    assert "FOUND []" in done.stdout and "/grading/player.py" in done.stdout and secret not in done.stdout
-    for told in (str(ROOT), os.uname().nodename, "bwrap"):
-        assert told not in done.stdout, told
-
-
-@pytest.mark.parametrize(
     "family, made", [("UNIX", True), ("INET", True), ("NETLINK", True), ("VSOCK", False), ("ALG", False)]
 )
 def test_there_are_sockets_of_three_families_alone(student, family, made):
@@ -131,7 +105,10 @@ def test_it_reaches_no_network_and_sees_no_other_process(student):
 
 def test_memory_and_processes_are_bounded(student):
     assert "can't allocate" in seen(student, "import torch\ntorch.empty(50 * 2**30, dtype=torch.uint8)")
-    fork = "import os, time\nfor _ in range(200):\n    if os.fork() == 0:\n        time.sleep(3)\n        os._exit(0)"
+    fork = (
+        "import os, time\npids = []\ntry:\n    while len(pids) < 200:\n        pids.append(os.fork())\n"
+        "        if not pids[-1]:\n            time.sleep(600)\nfinally:\n    [os.kill(pid, 9) for pid in pids if pid]"
+    )
     assert "BlockingIOError" in seen(student, fork)
 
 
@@ -159,14 +136,16 @@ def test_a_submission_stays_on_its_processor_as_a_user_of_its_own(student):
     assert user == (1000 if os.getuid() else NOBODIES + os.getpid())
 
 
-def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there():
-    with student_process(seconds=10) as student:
+def test_an_endless_loop_is_stopped_and_what_came_before_is_still_there(monkeypatch):
+    monkeypatch.setattr(judge, "SLACK", 300.0)  # however busy the machine
+    with student_process() as student:
         student.run("def double(x):\n    return 2 * x")
+        monkeypatch.setattr(student, "cell_seconds", 1)
         for loop in (
             LOOP,
             "while True:\n    try:\n        while True:\n            pass\n    except Exception:\n        pass",
         ):
-            assert "took longer than 10 s" in student.run(loop).error
+            assert "took longer than 1 s" in student.run(loop).error
         assert student.call("double", None, (2,), {}) == 4
 
 
@@ -201,25 +180,21 @@ def test_what_a_function_changes_in_its_arguments_is_changed_in_the_test_s(stude
 
 def test_what_is_kept_of_a_notebook_is_bounded_outside_of_it():
     lift = "import gc\nfor d in gc.get_objects():\n    if type(d) is dict and 'PRINTED' in d: d['PRINTED'] = 10**9"
-    with student_process(seconds=8) as student:
+    with student_process() as student:
         student.run(lift)
         assert len(student.run("print('x' * 10**7)").printed) == PRINTED
         kept = [student.run("print('x' * 20_000)") for _ in range(SHOWN // PRINTED + 3)]
         assert "more than is kept" in kept[-1].error and not kept[-1].printed
 
 
-def test_text_that_no_file_can_hold_is_made_writable(student):
-    assert student.run(r"print('\ud800')").printed.encode()
-    assert student.run(r"raise ValueError('\ud800')").error.encode()
-
-
 @pytest.mark.parametrize("code, said", LAST_DEEDS.values(), ids=LAST_DEEDS)
 def test_a_cell_that_ends_the_process_is_left_out_of_the_next_which_has_run_all_others(code, said):
-    with student_process(seconds=4) as student:
+    with student_process() as student:
         student.run("x = 3")
         student.mark("test")
         student.run("x = 4\ndef f(y):\n    return x + y")
-        with pytest.raises(StudentError, match=said):
+        with pytest.raises(StudentError, match=said), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(student, "cell_seconds", 5)
             student.run(code)
             student.run("1")
         assert student.run("print(x)").printed == "4"
@@ -237,7 +212,7 @@ def test_a_name_is_called_as_it_stood_at_the_test_or_else_as_it_is_at_the_end():
 
 
 def test_nothing_is_left_running():
-    with student_process(seconds=2) as student:
+    with student_process() as student:
         student.run("import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1234)")
         process = student._process
     assert process.poll() is not None
