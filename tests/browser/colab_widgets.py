@@ -7,10 +7,10 @@ page, which keeps each output in a frame of its own and loads its own build of t
 
 import pytest
 
-from tests.book.built_site import ROOT
+from tests.book import notebooks as nb
 from tests.book.test_stored_widgets import HOLDERS
 from tests.browser import jupyter
-from tests.browser.test_jupyter import visit
+from tests.browser.test_jupyter import shown, visit
 
 pytestmark = pytest.mark.browser
 
@@ -21,5 +21,5 @@ OLDER = "Module @jupyter-widgets/base, version ^1.2.0 is not registered"
 
 def test_widgets_live_beside_colabs_versions(browser, tmp_path):
     (path,) = [path for path in HOLDERS if path.stem == "13_sparse"]
-    with jupyter.serve("lab", tmp_path, python=str(ROOT / ".colab" / "bin" / "python")) as server:
-        visit(browser, server, "lab/tree", path, known=OLDER)
+    with jupyter.serve("lab", tmp_path, python=str(nb.ROOT / ".colab" / "bin" / "python")) as server:
+        visit(browser, server, "lab/tree", path.name, shown(nb.read(path)["cells"]), known=OLDER)

@@ -43,6 +43,7 @@ def serve(application: str, home: Path, python: str = sys.executable) -> Iterato
         **{name: str(home / folder) for name, folder in own.items()},
         "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel of the same environment
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),  # for notebooks that show the tests' own samples
     }
     module = {"lab": "jupyterlab", "notebook": "notebook"}[application]
     command = [python, "-m", module, "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]

@@ -1,21 +1,24 @@
 """Widgets beside a kernel, in a real JupyterLab and Notebook 7: all cells run, each widget is scrolled to and used.
 
-``EVERY_PAGE=1 make test-browser`` does so on every page with a widget, instead of on one page for each kind of widget.
+One notebook holds a sample of each widget. ``EVERY_PAGE=1 make test-browser`` also runs every page with a widget.
 """
 
-import json
 import os
+from contextlib import contextmanager
 
+import nbformat
 import pytest
 
 from tests.book import notebooks as nb
 from tests.book.test_stored_widgets import HOLDERS
 from tests.browser import drawn, jupyter
+from tests.widgets.test_shared import SAMPLES
 
 pytestmark = pytest.mark.browser
 
 # An error of Notebook 7's own, as it opens any notebook.
 ITS_OWN = "Cannot read properties of undefined (reading 'schema')"
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 VIEW = "application/vnd.jupyter.widget-view+json"
 CARD = "cell => jupyterapp.shell.currentWidget.content.widgets[cell].node.querySelector('.attn-card')"
 # An active cell out of view stays on the page, with no height and an opacity of 0.
@@ -32,19 +35,6 @@ def held(outputs):
 def shown(cells):
     """The widgets that cells show: the number of the cell, and the class."""
     return [(number, name) for number, cell in enumerate(cells) for name in held(cell.get("outputs", []))]
-
-
-KINDS = {path: {name for _, name in shown(nb.read(path)["cells"])} for path in HOLDERS}
-
-
-def quickest():
-    """For each kind of widget the page that runs in the shortest time, and the page of a published model."""
-    seconds = json.loads((nb.ROOT / "recorded/results/run_times.json").read_text(encoding="utf-8"))["seconds"]
-    pages = [path for path in HOLDERS if path.stem in seconds]
-    each = {
-        min((path for path in pages if name in KINDS[path]), key=lambda path: seconds[path.stem]) for name in drawn.USES
-    }
-    return sorted(each | {path for path in pages if path.stem == "21_microscope"})
 
 
 def answers(page, card, name, act):
@@ -77,9 +67,9 @@ def wear(page):
     page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=other)
 
 
-def visit(browser, server, view, path, known="never"):
-    """Run a notebook; see, use, leave and see again each of its widgets. Errors that hold `known` are expected."""
-    with jupyter.opened(browser, server, view, path.name) as seen:
+def visit(browser, server, view, name, expected, known="never"):
+    """Run a notebook; see, use, leave and see again each expected widget. Errors that hold `known` are expected."""
+    with jupyter.opened(browser, server, view, name) as seen:
         page = seen.page
         cells = jupyter.run_all(page)
         ran = [cell for cell in cells if cell["cell_type"] == "code"]
@@ -88,7 +78,7 @@ def visit(browser, server, view, path, known="never"):
             failed = [output for output in cell["outputs"] if output["output_type"] == "error"]
             assert not failed or "raises-exception" in cell["metadata"].get("tags", []), failed
         widgets = shown(cells)
-        assert widgets == shown(nb.read(path)["cells"])
+        assert widgets == expected
         for number, name in widgets:
             assert any(VIEW in output.get("data", {}) for output in cells[number]["outputs"])
             jupyter.scroll(page, number, f"() => ({CARD})({number})")
@@ -110,22 +100,50 @@ def visit(browser, server, view, path, known="never"):
         assert [error for error in seen.wrong if known not in error] == []
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    with jupyter.serve("lab", tmp_path_factory.mktemp("lab")) as server:
+# So that every click and key changes something, twice.
+LIVELY = {"KernelSmoother": "query=3.0", "Quiz": "questions=SAMPLES['Quiz'].changes['questions'] * 4"}
+SAMPLER = [
+    nbformat.v4.new_code_cell("from tests.widgets.test_shared import SAMPLES"),
+    *(
+        cell
+        for name in SAMPLES
+        for cell in (
+            nbformat.v4.new_code_cell(f"SAMPLES[{name!r}].make({LIVELY.get(name, '')})"),
+            nbformat.v4.new_markdown_cell("Something to scroll past.\n\n" * 40),
+        )
+    ),
+]
+"""The cells of a notebook with one widget of each kind, each a screen away from the next."""
+EACH = [(number, name) for number, name in zip(range(1, len(SAMPLER), 2), SAMPLES, strict=True)]
+
+
+@contextmanager
+def served(application, home):
+    with jupyter.serve(application, home) as server:
+        sampler = nbformat.v4.new_notebook(cells=SAMPLER, metadata={"kernelspec": KERNEL})
+        nbformat.write(sampler, home / "book" / "chapters" / "sampler.ipynb")
         yield server
 
 
-@pytest.mark.parametrize("path", HOLDERS if os.environ.get("EVERY_PAGE") else quickest(), ids=lambda path: path.stem)
-def test_widgets_live_in_jupyterlab(browser, lab, path):
-    visit(browser, lab, "lab/tree", path)
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with served("lab", tmp_path_factory.mktemp("lab")) as server:
+        yield server
+
+
+def test_widgets_live_in_jupyterlab(browser, lab):
+    visit(browser, lab, "lab/tree", "sampler.ipynb", EACH)
 
 
 def test_widgets_live_in_notebook_7(browser, tmp_path):
-    (path,) = [path for path in HOLDERS if path.stem == "14_linear"]
-    with jupyter.serve("notebook", tmp_path) as server:
-        visit(browser, server, "notebooks", path, known=ITS_OWN)
+    with served("notebook", tmp_path) as server:
+        visit(browser, server, "notebooks", "sampler.ipynb", EACH, known=ITS_OWN)
+
+
+@pytest.mark.parametrize("path", HOLDERS if os.environ.get("EVERY_PAGE") else [], ids=lambda path: path.stem)
+def test_pages_live_in_jupyterlab(browser, lab, path):
+    visit(browser, lab, "lab/tree", path.name, shown(nb.read(path)["cells"]))
 
 
 def test_every_kind_of_widget_is_met():
-    assert set().union(*(KINDS[path] for path in quickest())) == set().union(*KINDS.values()) == set(drawn.USES)
+    assert set(SAMPLES) == set(drawn.USES)
