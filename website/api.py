@@ -23,7 +23,7 @@ feed, train and judge the models.
 """
 LEFT_OUT = (
     *("attn_core.contract", "attn_core.derivatives", "attn_core.device", "attn_core.projections"),
-    *("attn_core.mechanisms.flash_triton", "attn_core.mechanisms.block_selection_triton"),
+    "attn_core.mechanisms.flash_triton",
 )
 """Modules for those who change the package rather than use it, or whose names stand at the top already."""
 

@@ -1,14 +1,13 @@
 """Block selection: each query attends to the blocks of keys whose means score best, and to those next to it.
 
-On CUDA, ``block_selection_triton`` has kernels. Elsewhere the pairs of a query and a block that it chose are sorted by
-block and cut into chunks, so that a chunk is one product of many queries with one block of keys. The largest possible
-number of chunks follows from shapes alone, so nothing has to be read back from the device.
+The pairs of a query and a block that it chose are sorted by block and cut into chunks, so that a chunk is one product
+of many queries with one block of keys. The largest possible number of chunks follows from shapes alone, so nothing has
+to be read back from the device.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -27,8 +26,6 @@ LOWEST = torch.finfo(torch.float32).min
 """The score of a hidden key: finite, so that a row of them has no NaN."""
 SCORES = 2**18
 """Scores in a tile: 1 MiB of float32, which stays in a cache."""
-TRITON = find_spec("triton") is not None
-"""Whether there is something to compile the kernels for CUDA with."""
 
 
 class BlockSelection(Mechanism):
@@ -42,9 +39,8 @@ class BlockSelection(Mechanism):
     exact attention to the blocks that were chosen.
 
     Time grows with ``T · (local + selected) · block_size``; time and memory grow with the scores of blocks, ``T · S /
-    block_size``. On CUDA, kernels attend to the blocks if ``triton`` is installed, the dtype has at most 32 bits and a
-    head at most 256 entries. There are no derivatives beyond the first. A call takes no bias, and a mask that hides the
-    same keys from all heads and queries.
+    block_size``. There are no derivatives beyond the first. A call takes no bias, and a mask that hides the same keys
+    from all heads and queries.
 
     Source: Lu et al. 2025, section 2.2 (means; no gradient); Yuan et al. 2025, section 3.3 (a choice per group).
     """
@@ -81,14 +77,10 @@ class BlockSelection(Mechanism):
         return blocks.clamp_(min=0), last.where(exist, -1)
 
     def attend(self, call: Call) -> Tensor:
-        """Attend as the class says: in kernels, or chunk by chunk."""
+        """Attend as the class says, chunk by chunk."""
         refuse_transforms("BlockSelection", *call[:4])
         with without_autocast(call.q):
             blocks, last = self.choose(call)
-            if _has_kernel(call):
-                from attn_core.mechanisms.block_selection_triton import attend_to_blocks  # triton may be absent
-
-                return attend_to_blocks(call, blocks, last, self.block_size)
             q, k, v = (x.to(accum_dtype(call.q)) for x in call[:3])
             if q.numel() == 0 or v.numel() == 0:
                 return (q.new_zeros(*q.shape[:3], v.shape[3]) + 0 * (q.sum() + k.sum() + v.sum())).to(call.q.dtype)
@@ -120,13 +112,6 @@ class BlockSelection(Mechanism):
         """Keys or values as ``(B, G, blocks, block_size, ·)``, the last block filled up with zeros."""
         size, count = self.block_size, -(-x.shape[2] // self.block_size)
         return functional.pad(x, (0, 0, 0, count * size - x.shape[2])).unflatten(2, (count, size))
-
-
-def _has_kernel(call: Call) -> bool:
-    """Whether the call goes to ``block_selection_triton``, as the class says; one with an empty tensor does not."""
-    q, v = call.q, call.v
-    fits = q.dtype.itemsize <= 4 and max(q.shape[3], v.shape[3]) <= 256 and min(q.numel(), v.numel()) > 0
-    return q.device.type == "cuda" and TRITON and fits
 
 
 class _Pairs(NamedTuple):

@@ -19,7 +19,6 @@ from triton.runtime import Autotuner, JITFunction, driver  # noqa: E402
 from attn_core.cache.block_tables import StreamingWindow  # noqa: E402
 from attn_core.cache.paged_triton import split_attention  # noqa: E402
 from attn_core.contract import contract  # noqa: E402
-from attn_core.mechanisms.block_selection_triton import attend_to_blocks  # noqa: E402
 from attn_core.mechanisms.flash_triton import flash_attention_triton  # noqa: E402
 
 HOPPER = SimpleNamespace(  # instead of a driver; its kernels are kept apart from those of real devices, 0, 1, …
@@ -63,25 +62,23 @@ def launches(monkeypatch, tmp_path):
     return launches
 
 
-CASES = {  # B, H, G, T, S, chosen blocks; causal, and whether there are a mask and a bias
-    "causal": (2, 4, 2, 128, 128, 2, True, False),
-    "limited": (2, 4, 2, 128, 128, 2, False, True),
-    "ones": (1, 1, 1, 1, 1, 1, False, True),  # Triton compiles sizes and strides of 1 as constants
+CASES = {  # B, H, G, T, S; causal, and whether there are a mask and a bias
+    "causal": (2, 4, 2, 128, 128, True, False),
+    "limited": (2, 4, 2, 128, 128, False, True),
+    "ones": (1, 1, 1, 1, 1, False, True),  # Triton compiles sizes and strides of 1 as constants
 }
 RUNS = [(case, dtype) for case in ("causal", "limited") for dtype in (torch.float16, torch.bfloat16, torch.float32)]
-KERNELS = {"forward", "backward_q", "backward_kv", "_forward", "_backward", "_read_part", "_combine"}
+KERNELS = {"forward", "backward_q", "backward_kv", "_read_part", "_combine"}
 
 
 @pytest.mark.parametrize(("case", "dtype"), [*RUNS, ("ones", torch.float16)])
 def test_every_kernel_compiles(launches, case, dtype):
-    batch, heads, groups, queries, keys, blocks, causal, limited = CASES[case]
+    batch, heads, groups, queries, keys, causal, limited = CASES[case]
     q = torch.zeros(batch, heads, queries, 64, dtype=dtype, requires_grad=True)
     k, v = torch.zeros(2, batch, groups, keys, 64, dtype=dtype, requires_grad=True)
     mask = torch.ones(batch, 1, 1, keys, dtype=torch.bool) if limited else None
     bias = torch.zeros(heads, queries, keys, dtype=dtype) if limited else None
     flash_attention_triton(contract(q, k, v, mask=mask, bias=bias, causal=causal)).sum().backward()
-    chosen = torch.zeros(2, batch, groups, queries, blocks, dtype=torch.int64)
-    attend_to_blocks(contract(q, k, v, mask=mask), *chosen, 64).sum().backward()
     table, lengths = torch.zeros(batch, 1, dtype=torch.int64), torch.full((batch,), keys)
     window = StreamingWindow(64, sinks=4) if limited else None
     split_attention(q[:, :, -1:], k, v, table, lengths, scale=0.125, window=window, parts=2)

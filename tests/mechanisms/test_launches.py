@@ -3,7 +3,7 @@
 The mechanisms are those of ``tests/properties/mechanisms.py``: a new one is counted without further code.
 """
 
-from unittest.mock import MagicMock
+import re
 
 import pytest
 import torch
@@ -11,14 +11,14 @@ import torch
 from attn_core import Linformer, LSHAttention, Performer, SlidingWindow, device
 from attn_core.cache import BlockPool, paged_attention
 from attn_core.longformer import LongformerAttention
-from attn_core.mechanisms import block_selection, linear
+from attn_core.mechanisms import linear
 from tests.mechanisms.launches import Launches
 from tests.properties.draws import Call
 from tests.properties.mechanisms import MECHANISMS
 
 MOST, HASHED = 40, 42  # hashed attention makes its buckets contiguous, as compiling needs
 SORTED = 91
-"""What block selection launches where it has no kernel, and sorts pairs of queries and blocks."""
+"""What block selection launches, which sorts pairs of queries and blocks."""
 SMALL, LARGE = (2, 2, 48), (5, 4, 96)  # B, H, T
 TILES = {"flash_attention", "FlashAttention"}
 """In PyTorch's operators, their tiles are there to be read; on CUDA, ``flash_attention`` is one Triton kernel."""
@@ -30,8 +30,6 @@ DEFAULTS = {
 }
 """As a reader makes them, where the table has smaller ones."""
 MAKERS = {name: one.make for name, one in MECHANISMS.items() if name not in TILES} | DEFAULTS
-
-
 OPTIONS = {}, {"causal": True}, {"mask": True}, {"mask": True, "causal": True}
 
 
@@ -39,19 +37,6 @@ OPTIONS = {}, {"causal": True}, {"mask": True}, {"mask": True, "causal": True}
 def _without_tiles(monkeypatch):
     monkeypatch.setattr(device, "TILED", ())
     monkeypatch.setattr(linear, "CHUNK", 24)  # so that both sizes have several: one alone is copied less
-
-
-@pytest.fixture
-def kernels(monkeypatch):
-    """Calls of block selection take the path of CUDA; its kernels are counted there, and write nothing."""
-    pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
-    from attn_core.mechanisms import block_selection_triton
-
-    monkeypatch.setattr(block_selection, "_has_kernel", lambda call: True)
-    found = MagicMock(), MagicMock()
-    for name, kernel in zip(("_forward", "_backward"), found, strict=True):
-        monkeypatch.setattr(block_selection_triton, name, kernel)
-    return found
 
 
 def counted(name, kind, sizes, options):
@@ -92,26 +77,10 @@ def check(name, kind, options, most):
 
 @pytest.mark.parametrize("kind", ["cpu", "meta"])
 @pytest.mark.parametrize(("name", "options"), list(cases()))
-def test_launches_are_few_and_do_not_grow(name, options, kind, request):
+def test_launches_are_few_and_do_not_grow(name, options, kind):
     if name.startswith("Linformer"):
         options = {key: one for key, one in options.items() if key != "causal"}  # it is never causal
-    if name.startswith("BlockSelection"):
-        request.getfixturevalue("kernels")
-    check(name, kind, options, HASHED if name.startswith("LSH") else MOST)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
-def test_the_operator_of_block_selection_is_one_kernel(options, kernels):
-    found = check("BlockSelection", "cpu", options, MOST)
-    assert [one.operators["block_selection"] for one in found] == [1, 1]
-    launches = [kernel.__getitem__.return_value.call_count for kernel in kernels]
-    assert launches == [4, 2]  # each size is called once before, without a count
-
-
-@pytest.mark.parametrize("kind", ["cpu", "meta"])
-@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
-def test_without_a_kernel_block_selection_launches_more_but_no_more_in_larger_calls(options, kind):
-    check("BlockSelection", kind, options, SORTED)
+    check(name, kind, options, {"LSH": HASHED, "Block": SORTED}.get(re.match("LSH|Block|", name)[0], MOST))
 
 
 def test_longformer_launches_few_and_waits_for_none_where_marks_stay_on_the_cpu():
