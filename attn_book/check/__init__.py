@@ -15,7 +15,7 @@ from attn_book.check.layer_tests import TESTS, symptoms
 from attn_book.check.linear import by_chunks, read_on, series
 from attn_book.check.paging import blocks_touched, gather_pages
 from attn_book.check.pictures import clip_loss, exchanged, floor
-from attn_book.check.pooling import dot_product_attention, edge_weights, find_beta
+from attn_book.check.pooling import dot_product_attention, edge_weights
 from attn_book.check.positional import order_matrix, sinusoids
 from attn_book.check.pretraining import hide_words, pseudo_log_likelihood
 from attn_book.check.relative import rotary_scores
@@ -51,7 +51,6 @@ __all__ = [
     "clip_loss",
     "edge_weights",
     "exchanged",
-    "find_beta",
     "floor",
     "folded_bias",
     "gated",

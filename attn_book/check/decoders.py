@@ -15,8 +15,8 @@ from attn_core.mechanisms.dense import masked_softmax as right_softmax
 
 _POOLING, _BAHDANAU, _LUONG = "chapters/01_pooling", "chapters/02_bahdanau", "chapters/03_luong"
 _MASKS = (_POOLING, "Masking")
-_BEND = (_POOLING, "Without a nonlinearity, the query cancels")
-_GROWS = (_POOLING, "How scores grow with the dimension")
+_BEND = (_POOLING, "Scoring functions")
+_GROWS = (_POOLING, "Why divide by √d?")
 _PADDING = (_BAHDANAU, "Why padding must not be read")
 _AGAIN = (_BAHDANAU, "Bahdanau's attention: a new context vector at every step")
 _HAND = (_BAHDANAU, "Writing the decoder")

@@ -1,4 +1,4 @@
-"""Checks of weights from a kernel, a temperature for a given entropy, and dot-product attention."""
+"""Checks of weights from a kernel, and dot-product attention."""
 
 from __future__ import annotations
 
@@ -86,81 +86,6 @@ edge_weights = Check(
         "queries[:, None] - keys holds every distance: one row for each query.",
         "tensor.clamp(min=0) sets negative values to zero.",
         "Divide by the sum over the last axis, with keepdim=True.",
-    ],
-)
-
-
-# The inverse temperature for an entropy.
-
-
-def _entropy(scores: Tensor) -> Tensor:
-    log = scores.log_softmax(-1)
-    return -(log.exp() * log).sum(-1)
-
-
-def _bisect(scores: Tensor, target: float, entropy=_entropy) -> float:  # type: ignore[no-untyped-def]
-    low, high = 0.0, 100.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if entropy(middle * scores).mean() > target else (low, middle)
-    return middle
-
-
-def _temperature_cases(draw: Inputs) -> Iterator[Case]:
-    for spread in (1.0, 9.0):
-        keys = draw.whole(8, 20)
-        target = math.log(keys) * (0.3 + 0.4 * float(draw.uniform()))
-        yield Case(f"scores of spread {spread:g}", (spread * draw.normal(draw.whole(20, 40), keys), target))
-    yield Case("scores of spread 0.1", (0.1 * draw.normal(30, 12), 0.6 * math.log(12)), edge=True)
-
-
-find_beta = Check(
-    "find_beta",
-    answer=_bisect,
-    cases=_temperature_cases,
-    close=1e-3,
-    misconceptions=[
-        Misconception(
-            lambda scores, target: 1 / _bisect(scores, target),
-            "the temperature is returned instead of its inverse",
-            "β multiplies the scores; the temperature divides them.",
-            _SCALE,
-        ),
-        Misconception(
-            lambda scores, target: 100.0,
-            "the search always increases β",
-            "The entropy falls as β grows: if it is still above the target, β is too small.",
-            _SCALE,
-        ),
-        Misconception(
-            lambda scores, target: 0.0,
-            "the search always decreases β",
-            "The entropy falls as β grows: if it is below the target, β is too large, and only then.",
-            _SCALE,
-        ),
-        Misconception(
-            lambda scores, target: _bisect(scores, target / math.log2(math.e)),
-            "the entropy is measured in bits",
-            "The entropy is in nats: use the natural logarithm.",
-            _SCALE,
-        ),
-        Misconception(
-            lambda scores, target: _bisect(scores[:1], target),
-            "only the entropy of the first row is used",
-            "The target is for the mean over all rows.",
-            _SCALE,
-        ),
-        Misconception(
-            lambda scores, target: _bisect(scores, target, lambda x: _entropy(x.mT)),
-            "the softmax runs over the queries instead of the keys",
-            "Each row has an entropy: softmax over the last axis.",
-            _SCALE,
-        ),
-    ],
-    hints=[
-        "At β = 0 all weights are equal, and the entropy is ln S; as β grows it falls towards 0.",
-        "Keep a low and a high β. Try the middle: too much entropy means that the middle becomes the new low.",
-        "Use log_softmax for the entropy: the logarithm of a weight of 0 is −∞.",
     ],
 )
 
