@@ -12,7 +12,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.positions import sinusoidal
 
 _PAGE = "chapters/06_positions"
-_WHERE = (_PAGE, "Sinusoidal positions")
+_WHERE = (_PAGE, "Learned and sinusoidal positions")
 _SHIFT = (_PAGE, "A shift is a rotation")
 
 

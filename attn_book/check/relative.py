@@ -13,7 +13,7 @@ from attn_book.check.positional import waves
 from attn_core.positions import Rotary
 
 _PAGE = "chapters/06_positions"
-_WHERE = (_PAGE, "Sinusoidal positions")
+_WHERE = (_PAGE, "Learned and sinusoidal positions")
 _INSIDE = (_PAGE, "Positions inside the scores")
 _ROTARY = (_PAGE, "Rotary positions")
 _SCALE = ("chapters/01_pooling", "Why divide by √d?")
