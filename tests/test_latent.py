@@ -6,17 +6,12 @@ import torch
 
 from attn_core import (
     AdditiveAttention,
-    FlashAttention,
     GatedDeltaNet,
-    KVCache,
     LatentAttention,
     SlidingWindow,
     attention,
     capture_attention,
-    masks,
-    transformer,
 )
-from tests import reference
 
 DIM, HEADS, SIZE, LATENT, ROTARY = 12, 3, 4, 6, 2
 CLOSE = {torch.float64: {"atol": 1e-10, "rtol": 0}, torch.float32: {"atol": 1e-5, "rtol": 0}}
@@ -95,48 +90,6 @@ def test_it_equals_loops_over_heads_and_tokens(options, causal):
     torch.testing.assert_close(found, by_loops(layer, x, mask=mask, bias=bias, causal=causal), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_a_query_with_nothing_to_attend_to_gives_zeros_or_the_bias_of_the_output(bias):
-    layer, x = make(bias=bias), draw(2, 4, DIM).requires_grad_()
-    mask = masks.padding(torch.tensor([4, 0]), 4)
-    for form in (layer.attend_plain, layer.attend_absorbed):
-        out = form(*layer.project(x), mask=mask)
-        assert torch.equal(out[1], (layer.out.bias if bias else torch.zeros(DIM).double()).expand(4, -1))
-        (gradient,) = torch.autograd.grad(out.square().sum(), x)
-        assert torch.isfinite(gradient).all() and not gradient[1].any()
-
-
-def test_only_distances_count():
-    layer, x = make(), draw(1, 5, DIM)
-    shifted = torch.cat([draw(1, 3, DIM, seed=1), x], 1)
-    out = layer(shifted, mask=torch.arange(8) >= 3, causal=True)[:, 3:]
-    torch.testing.assert_close(out, layer(x, causal=True), atol=1e-12, rtol=0)
-    mixed = x[:, torch.tensor([1, 0, 2, 3, 4])]
-    assert not torch.allclose(layer(mixed)[:, 4], layer(x)[:, 4], atol=1e-4), "and order counts"
-
-
-def test_gradients_are_right():
-    layer = make(bias=True)
-    parameters = [x.requires_grad_() for x in layer.parameters()]
-    mask, bias = masks.padding(torch.tensor([3, 2]), 3), draw(3, 3, seed=9).requires_grad_()
-
-    def call(x, bias, *_):
-        return layer(x, mask=mask, bias=bias, causal=True)
-
-    assert torch.autograd.gradcheck(call, (draw(2, 3, DIM).requires_grad_(), bias, *parameters), fast_mode=True)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@torch.no_grad()
-def test_half_precision_stays_near_float64_in_both_forms(dtype):
-    layer, x = make(), draw(2, 9, DIM)
-    wanted, half = layer(x, causal=True), make(dtype)
-    for form in (half.attend_plain, half.attend_absorbed):
-        found = form(*half.project(x.to(dtype)), causal=True)
-        assert found.dtype == dtype
-        torch.testing.assert_close(found.double(), wanted, atol=4 * reference.tolerance(dtype), rtol=0)
-
-
 @torch.no_grad()
 def test_autocast_runs_with_a_cache():
     layer, x = make(torch.float32), draw(2, 6, DIM, dtype=torch.float32)
@@ -209,21 +162,6 @@ def test_captured_weights_give_the_outputs(form):
 
 
 # The cache
-
-
-CUTS = {"one by one": [1] * 9, "in chunks": [4, 1, 3, 1], "at once": [9], "with nothing new": [0, 5, 0, 4]}
-
-
-@each_dtype
-@pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("options", [{}, {"bias": True}, {"mechanism": FlashAttention()}])
-@torch.no_grad()
-def test_with_a_cache_the_outputs_are_those_of_one_pass(options, cut, dtype):
-    layer, x = make(dtype, **options), draw(3, 9, DIM, dtype=dtype)
-    cache = layer.new_cache(3, 9)
-    parts = [layer(part, causal=True, cache=cache) for part in x.split(CUTS[cut], dim=1)]
-    torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True), **CLOSE[dtype])
-    assert cache.longest == 9 and cache.uniform
 
 
 @torch.no_grad()
@@ -299,41 +237,6 @@ def test_a_window_reads_rows_of_one_length_alone():
     cache = layer.new_cache(2, 7)
     parts = [layer(part, causal=True, cache=cache) for part in x.split([4, 1, 2], dim=1)]
     torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True), **CLOSE[torch.float64])
-    cache = layer.new_cache(2, 7)
-    with pytest.raises(
-        ValueError, match="^lengths: expected rows of one length without padding, as SlidingWindow needs"
-    ):
-        layer(x[:, :2], causal=True, cache=cache, lengths=torch.tensor([2, 1]))
-
-
-@torch.no_grad()
-def test_a_call_that_fails_leaves_the_cache_as_it_was():
-    layer, x = make(), draw(1, 5, DIM)
-    cache = layer.new_cache(1, 5)
-    layer(x[:, :3], causal=True, cache=cache)
-    with pytest.raises(ValueError, match="^mask: expected a shape that broadcasts"):
-        layer(x[:, 3:], causal=True, cache=cache, mask=torch.ones(4, dtype=torch.bool))
-    with pytest.raises(ValueError, match="^k: expected at most 5 tokens a row, the cache's capacity, got 6 with the 3"):
-        layer(x[:, 2:], causal=True, cache=cache)
-    assert cache.longest == 3
-    out = layer(x[:, 3:], causal=True, cache=cache)
-    torch.testing.assert_close(out, layer(x, causal=True)[:, 3:], **CLOSE[torch.float64])
-
-
-@torch.no_grad()
-def test_it_stands_in_a_language_model():
-    config = transformer.TransformerConfig(
-        11, model_dim=DIM, num_heads=HEADS, num_layers=2, feed_forward_dim=16, dropout=0.0, norm_first=True
-    )
-    model = transformer.LanguageModel(config).double().eval()
-    for layer in model.stack.layers:
-        layer.attention = make()
-    tokens = torch.tensor([[5, 6, 7, 8, 9], [9, 4, 6, 6, 5]])
-    logits, state = model.prefill(tokens[:, :3], torch.tensor([3, 2]))
-    wanted = model(tokens)
-    torch.testing.assert_close(logits, torch.stack([wanted[0, 2], wanted[1, 1]]), **CLOSE[torch.float64])
-    logits, state = model.step(torch.stack([tokens[0, 3], tokens[1, 2]]), state)
-    torch.testing.assert_close(logits, torch.stack([wanted[0, 3], wanted[1, 2]]), **CLOSE[torch.float64])
 
 
 # What it is made of, and what it refuses
@@ -352,54 +255,31 @@ def test_weights_start_by_glorot_and_print_shows_the_sizes():
 X, MASK = torch.zeros(2, 3, DIM), torch.ones(3, dtype=torch.bool)
 
 
-def cached(layer=None, cache=None, causal=True, x=X, **options):
-    layer = make(torch.float32) if layer is None else layer
+def cached(cache=None, causal=True, **options):
+    layer = make(torch.float32)
     cache = layer.new_cache(2, 9) if cache is None else cache
     try:
         with torch.no_grad():
-            layer(x, causal=causal, cache=cache, **options)
+            layer(X, causal=causal, cache=cache, **options)
     finally:
         assert cache.longest == 0
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "name"),
     [
-        (lambda: make(latent_dim=2.0), "latent_dim: expected an integer of at least 1, got 2.0"),
-        (lambda: make(rotary_dim=0), "rotary_dim: expected an integer of at least 1, got 0"),
-        (lambda: make(rotary_dim=3), "rotary_dim: expected an even size, since entries are rotated in pairs, got 3"),
-        (lambda: make(mechanism="dense"), "mechanism: expected a callable of the contract, got str"),
-        (
-            lambda: LatentAttention(12, 5, latent_dim=4, rotary_dim=2),
-            "num_heads: expected a number that divides model_dim 12, got 5",
-        ),
-        (lambda: LatentAttention(0, 5, latent_dim=4, rotary_dim=2), "model_dim: expected an integer of at least 1"),
-        (lambda: LatentAttention(5, 0, latent_dim=4, rotary_dim=2), "num_heads: expected an integer of at least 1"),
-        (lambda: make()(X[0]), r"x: expected a floating tensor of shape \(batch, length, 12\), got"),
-        (lambda: make()(X), "x: expected dtype torch.float64, the weights', got torch.float32"),
-        (lambda: make(torch.float32)(X, mask=MASK.float()), "mask: expected a boolean tensor"),
-        (lambda: make(torch.float32)(X, bias=MASK), "bias: expected a floating tensor"),
-        (lambda: make(torch.float32)(X, lengths=torch.tensor([1, 2])), "lengths: expected a cache with them"),
-        (lambda: cached(causal=False), "cache: expected causal=True with it, .*, got causal=False"),
-        (
-            lambda: cached(cache=GatedDeltaNet(DIM, HEADS).new_cache(2, 9)),
-            "cache: expected one of keys and values, as new_cache gives, got RecurrentState",
-        ),
-        (lambda: cached(cache=KVCache(2, HEADS, 9, 4)), r"k: expected shape \(2, 3, T, 4\), got"),
-        (lambda: cached(lengths=torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
-        (lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK.float()), "mask: expected a boolean tensor"),
-        (
-            lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK),
-            r"mask: expected a shape that broadcasts to \(2, 3, 3, 2\), got \(3,\)",
-        ),
-        (
-            lambda: make(torch.float32)(X, causal=True, cache=make(torch.float32).new_cache(2, 9)),
-            "k: expected no gradient",
-        ),
+        (lambda: make(mechanism="dense"), "mechanism"),
+        (lambda: make()(X), "x"),
+        (lambda: cached(causal=False), "cache"),
+        (lambda: cached(cache=GatedDeltaNet(DIM, HEADS).new_cache(2, 9)), "cache"),
+        (lambda: cached(lengths=torch.tensor([1, 4])), "lengths"),
+        (lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK.float()), "mask"),
+        (lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK), "mask"),
+        (lambda: make(torch.float32)(X, causal=True, cache=make(torch.float32).new_cache(2, 9)), "k"),
     ],
 )
-def test_wrong_input_is_named(call, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
+def test_wrong_input_is_named(call, name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
         call()
 
 
@@ -408,9 +288,3 @@ def test_scores_that_are_no_products_serve_without_a_cache_and_are_refused_when_
     assert layer(x, causal=True).shape == x.shape
     with pytest.raises(ValueError, match="^scale: expected None"):
         layer.attend_absorbed(*layer.project(x))
-
-
-def test_a_mechanism_without_weights_cannot_be_captured_and_says_so():
-    layer = make(mechanism=lambda q, k, v, **options: q)
-    with capture_attention(layer), pytest.raises(ValueError, match="^mechanism: expected one that has weights"):
-        layer(draw(1, 2, DIM))

