@@ -24,7 +24,7 @@ CAUSAL = {  # the settings, and the mechanism
 ANY = {
     **CAUSAL,
     "linformer": ({}, lambda: Linformer(20, 6)),
-    "linformer, grouped heads": ({"num_kv_heads": 2}, lambda: Linformer(20, 6, num_kv_heads=2)),
+    "linformer, grouped heads": ({"num_kv_heads": 2}, lambda: Linformer(20, 6)),
 }
 LENGTHS = torch.tensor([11, 6, 1])
 
