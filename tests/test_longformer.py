@@ -108,3 +108,9 @@ def test_starts_with_global_projections_that_are_copies():
         assert torch.equal(own.weight, shared.weight) and own.weight.data_ptr() != shared.weight.data_ptr()
     assert "window=1" in repr(made)
     assert not any(name.endswith("bias") for name, _ in LongformerAttention(8, 2, 1, bias=False).named_parameters())
+
+
+@pytest.mark.parametrize("name", ["global_tokens", "mask"])
+def test_marks_that_are_not_boolean_are_named(name):
+    with pytest.raises(ValueError, match=f"^{name}: expected"):
+        LongformerAttention(8, 2, 1)(torch.zeros(2, 3, 8), **{name: torch.zeros(2, 3)})

@@ -7,7 +7,6 @@ from torch.nn import functional
 
 from attn_core import Dense, attend, attention, attention_with_weights, masks
 from attn_core.mechanisms.dense import masked_softmax
-from attn_core.scores import Additive
 from tests import reference
 
 
@@ -57,25 +56,6 @@ def test_agrees_with_pytorch_and_with_d2l(d2l):
     assert attention(q, k, v, mask=masks.padding(nothing, 5))[0].abs().max() == 0
     uniform = peer(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), nothing.repeat_interleave(4))[0]
     assert (uniform - v[0, 0].mean(0)).abs().max() < 1e-6
-
-
-def test_additive_attention_agrees_with_d2l(d2l):
-    torch.manual_seed(0)
-    peer = d2l.AdditiveAttention(key_size=6, query_size=5, num_hiddens=8, dropout=0.0).eval()
-    q, k, v = (torch.randn(2, n, size, requires_grad=True) for n, size in ((3, 5), (4, 6), (4, 7)))
-    lengths = torch.tensor([2, 4])
-    expected = peer(q, k, v, lengths)
-    score = Additive(5, 6, 8)
-    with torch.no_grad():
-        score.query.weight.copy_(peer.W_q.weight)
-        score.key.weight.copy_(peer.W_k.weight)
-        score.energy.weight.copy_(peer.w_v.weight)
-    out, weights = attend(score(q, k), v, masks.length_mask(lengths, 4)[:, None])
-    assert (out - expected).abs().max() < 1e-6
-    assert (weights - peer.attention_weights).abs().max() < 1e-6
-    mine = torch.autograd.grad(out.square().sum(), (q, k, v, *score.parameters()))
-    theirs = torch.autograd.grad(expected.square().sum(), (q, k, v, peer.W_q.weight, peer.W_k.weight, peer.w_v.weight))
-    assert max((a - b).abs().max() for a, b in zip(mine, theirs, strict=True)) < 1e-5
 
 
 def test_dense_is_a_mechanism_with_dropout_only_in_training():

@@ -29,12 +29,6 @@ def close(softmax, scores, values, tolerance):
     torch.testing.assert_close(softmax.logsumexp().double(), logsumexp, atol=tolerance, rtol=tolerance)
 
 
-def test_before_any_tile_there_is_nothing():
-    softmax = OnlineSoftmax((2, 3), 4)
-    assert torch.equal(softmax.out(), torch.zeros(2, 3, 4))
-    assert torch.equal(softmax.logsumexp(), torch.full((2, 3), -math.inf))
-
-
 def test_an_empty_row_is_silent_whatever_its_values_are():
     softmax = OnlineSoftmax((2,), 4)
     softmax.add(torch.full((2, 3), -math.inf), torch.full((3, 4), math.nan))

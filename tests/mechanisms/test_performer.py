@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from attn_core import MultiHeadAttention, attention, device, masks
+from attn_core import attention, device, masks
 from attn_core.mechanisms import performer
 from attn_core.mechanisms.performer import Performer, orthogonal_normal
 from tests import reference
@@ -228,18 +228,3 @@ def test_no_tensor_is_larger_than_the_inputs_or_a_chunk(causal):
     with Largest() as largest:
         Performer(16, 64)(q, q, q, causal=causal)
     assert largest.most < 1.2 * q.numel()
-
-
-# The contract.
-
-
-# In its place.
-
-
-def test_multi_head_attention_decodes_with_it_as_it_reads():
-    layer = MultiHeadAttention(16, 4, num_kv_heads=2, mechanism=Performer(4, 32))
-    x, cache = torch.randn(2, 7, 16), layer.new_cache(2, 7)
-    with torch.no_grad():
-        whole = layer(x, causal=True)
-        steps = [layer(piece, causal=True, cache=cache) for piece in x.split([3, 1, 2, 1], dim=1)]
-    assert (torch.cat(steps, dim=1) - whole).abs().max() < 1e-5

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attn_core import MultiHeadAttention, SinkAttention, attention
+from attn_core import SinkAttention, attention
 
 
 def draw(*shape, seed=0):
@@ -31,14 +31,6 @@ def test_the_weights_are_those_of_a_softmax_with_one_more_score():
     _, weights = with_sinks(0.7).with_weights(q, k, v)
     raised = (q @ k.mT / 2).exp()
     torch.testing.assert_close(weights, raised / (raised.sum(-1, keepdim=True) + math.exp(0.7)))
-
-
-def test_a_layer_with_sinks_decodes_from_a_cache():
-    torch.manual_seed(0)
-    layer = MultiHeadAttention(16, 4, num_kv_heads=2, mechanism=SinkAttention(4)).requires_grad_(False)
-    x, cache = torch.randn(2, 6, 16), layer.new_cache(2, 6)
-    parts = [layer(part, causal=True, cache=cache) for part in x.split([4, 1, 1], 1)]
-    torch.testing.assert_close(torch.cat(parts, 1), layer(x, causal=True))
 
 
 def test_another_number_of_heads_is_refused():

@@ -6,11 +6,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attn_core import MultiHeadAttention, device
-from attn_core.capture import capture_attention
 from attn_core.contract import contract
 from attn_core.mechanisms import window
 from attn_core.mechanisms.window import SlidingWindow, attend_in_window
-from attn_core.positions import ALiBi, Rotary
 from benchmarks.measure import fresh, peak_memory
 from tests import reference
 
@@ -109,21 +107,6 @@ def peak_at_8192():
 def test_peak_memory_of_a_process_at_8192():
     # The scores of all pairs would take 2,048 MiB, those within the windows 128; 16 of these are the output.
     assert fresh(peak_at_8192) < 48
-
-
-@pytest.mark.parametrize("positions", [None, Rotary(4), ALiBi(4)])
-def test_in_multi_head_attention_with_a_cache(positions):
-    layer = MultiHeadAttention(16, 4, num_kv_heads=2, positions=positions, mechanism=SlidingWindow(3))
-    x = torch.randn(2, 10, 16)
-    whole = layer(x, causal=True)
-    with capture_attention(layer) as maps:
-        assert (layer(x, causal=True) - whole).abs().max() < 1e-6
-    (weights,) = (found for per_layer in maps.values() for found in per_layer)
-    assert torch.equal(weights[0, 0] > 0, reference.window(10, 10, 3, 0, 1))
-    cache = layer.new_cache(2, 10)
-    with torch.no_grad():
-        parts = [layer(part, causal=True, cache=cache) for part in x.split([4, 1, 1, 4], 1)]
-    assert (torch.cat(parts, 1) - whole).abs().max() < 1e-6
 
 
 @torch.no_grad()
