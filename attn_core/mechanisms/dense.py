@@ -183,9 +183,12 @@ def _fused(call: Call, dropout: float) -> Tensor:
         if extra is not None and extra.shape[1] > 1:
             extra = extra.unflatten(1, (-1, group)).squeeze(3)
     # Fused kernels want one head size, its entries contiguous. Zeros beside the smaller side change no product.
-    width = max(q.shape[3], value_size)
-    q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
-    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
+    # (The questions come first because a call of one token takes microseconds.)
+    if q.shape[3] != value_size:
+        width = max(q.shape[3], value_size)
+        q, k, v = (functional.pad(x, (0, width - x.shape[3])) if x.shape[3] < width else x for x in (q, k, v))
+    if not q.stride(3) == k.stride(3) == v.stride(3) == 1:
+        q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
     out = functional.scaled_dot_product_attention(
         q,
         k,
@@ -200,7 +203,8 @@ def _fused(call: Call, dropout: float) -> Tensor:
         out = out[..., :value_size]
     if group > 1 and queries == 1:
         out = out.reshape(out.shape[0], -1, 1, value_size)
-    out = out.to(call.q.dtype)  # under autocast the kernel gives half precision
+    if out.dtype != call.q.dtype:  # under autocast the kernel gives half precision
+        out = out.to(call.q.dtype)
     return out if empty is None else out.masked_fill(empty, 0.0)
 
 
