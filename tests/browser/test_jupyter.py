@@ -101,7 +101,11 @@ def visit(browser, server, view, name, expected, known="never"):
 
 
 # So that every click and key changes something, twice.
-LIVELY = {"KernelSmoother": "query=3.0", "Quiz": "questions=SAMPLES['Quiz'].changes['questions'] * 4"}
+LIVELY = {
+    "KernelSmoother": "query=3.0",
+    "OnlineSoftmaxStepper": "step=0",
+    "Quiz": "questions=SAMPLES['Quiz'].changes['questions'] * 4",
+}
 SAMPLER = [
     nbformat.v4.new_code_cell("from tests.widgets.test_shared import SAMPLES"),
     *(

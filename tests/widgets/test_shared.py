@@ -73,7 +73,7 @@ def quiz(question="Which `scale`?", **changes):
 
 
 def translator(sentence="the cat ."):
-    torch.manual_seed(1)
+    torch.manual_seed(8)  # one that writes a word before it ends
     source, target = Vocab([["the", "cat", ".", EVIL.replace(" ", "")]]), Vocab([["le", "chat", ".", "</script>"]])
     sizes = {"embed_dim": 6, "hidden_dim": 5}
     model = Seq2Seq(Encoder(len(source), **sizes), BahdanauDecoder(len(target), **sizes, memory_dim=10))
