@@ -37,7 +37,7 @@ def page(browser):
 
 def test_a_chapter_has_its_formulas_and_its_widgets(page, unpacked):
     page.goto((unpacked / "chapters" / "01_pooling.html").as_uri())
-    page.wait_for_selector("article mjx-container")
+    page.wait_for_selector("article mjx-container", state="attached")  # the first may stand in a folded box
     assert page.locator(".attn-static").count() > 0
     assert page.locator(".attn-static .attn-picture").count() == 0  # a picture stands until the widget runs
     assert page.errors == []
