@@ -1,10 +1,11 @@
-"""Writes into each chapter's opening how long it takes: to read, by its words, and to run, as recorded."""
+"""Writes into each chapter's opening how long it takes to read and to run, and into the first page the hours of all."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,33 @@ import nbformat
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "recorded" / "results" / "run_times.json"
 WORDS_A_MINUTE = 200
+CODE_LINES_A_MINUTE = 15
+MINUTES_AN_EXERCISE = 20
+EXERCISES_DONE = 1 / 3
+EXERCISES = re.compile(r"```\{(exercise|solution)-start\}.*?```\{\1-end\}\n```", re.DOTALL)
+FOLDED = {"hide-input", "remove-input", "remove-cell"}
 # The sentence that is generated; what stands after it in its paragraph is an author's.
 SENTENCE = re.compile(r"^\*\*It takes\*\* [^\n]*?\)\.", re.MULTILINE)
+HOURS = re.compile(r"about \d+ hours with their code and one exercise in three")
+
+
+def prose(notebook: Any) -> str:
+    """All Markdown of a notebook."""
+    return "\n\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
 
 
 def reading_minutes(notebook: Any) -> float:
-    """Minutes of reading: all prose, exercises and folded solutions included, code left out."""
-    prose = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"]
-    return sum(len(text.split()) for text in prose) / WORDS_A_MINUTE
+    """Minutes of reading: prose without exercises and their solutions, and without code."""
+    return len(EXERCISES.sub("", prose(notebook)).split()) / WORDS_A_MINUTE
+
+
+def study_minutes(notebook: Any) -> float:
+    """Minutes for prose, the code that is not folded, and one exercise in three."""
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    visible = [cell for cell in code if not FOLDED & set(cell["metadata"].get("tags", []))]
+    lines = sum(len("".join(cell["source"]).splitlines()) for cell in visible)
+    exercises = EXERCISES_DONE * prose(notebook).count("```{exercise-start}")
+    return reading_minutes(notebook) + lines / CODE_LINES_A_MINUTE + exercises * MINUTES_AN_EXERCISE
 
 
 def sentence(notebook: Any, seconds: float, machine: str) -> str:
@@ -55,15 +75,27 @@ def headed(notebook: Any, stem: str, record: dict[str, Any]) -> Any:
     return notebook
 
 
+def first_page(text: str, chapters: Sequence[Any]) -> str:
+    """The first page's text with the hours that the chapters take, to the nearest five."""
+    hours = 5 * round(sum(map(study_minutes, chapters)) / 60 / 5)
+    return HOURS.sub(f"about {hours} hours with their code and one exercise in three", text)
+
+
 def main() -> int:
-    """Write the sentence into every notebook that has a place for it."""
+    """Write the sentences into every page that has a place for one."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
+    chapters = []
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         before = nbformat.read(path, as_version=4)
         after = headed(before, path.stem, record)
+        if path.stem[:2].isdigit():
+            chapters.append(after)
         if after != before:
             nbformat.write(after, path)
             print(f"wrote {path.relative_to(ROOT)}")
+    index = ROOT / "index.md"
+    text = index.read_text(encoding="utf-8")
+    index.write_text(first_page(text, chapters), encoding="utf-8")
     return 0
 
 

@@ -23,3 +23,12 @@ def test_what_stands_around_the_sentence_stays():
     assert first.source.startswith("# Title\n\n**You need** this.\n**It takes** about 5 minutes")
     assert first.source.endswith("(one thread of a CPU with 2 cores). Longer runs were recorded.\n\nMore (so).")
     assert second.source == "**It runs**" and "()" in page.cells[0].source  # the page itself is left alone
+
+
+def test_the_first_page_counts_prose_visible_code_and_one_exercise_in_three():
+    exercise = "```{exercise-start} T\n```\n" + "word " * 10_000 + "\n```{exercise-end}\n```"
+    page = notebook("word " * 12_000, *[exercise] * 9)  # an hour, and nine exercises
+    page.cells.append(nbformat.v4.new_code_cell("x\n" * 900))  # an hour
+    page.cells.append(nbformat.v4.new_code_cell("x\n" * 9000, metadata={"tags": ["hide-input"]}))
+    said = "about 0 hours with their code and one exercise in three"
+    assert page_heads.first_page(said, [page] * 5) == said.replace("0", "15")
