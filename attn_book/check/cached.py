@@ -10,9 +10,8 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 
-_PAGE = "chapters/04_multi_head"
-_USES = (_PAGE, "One layer, three uses")
-_HEADS = (_PAGE, "From one head to several")
+_USES = ("chapters/11_kv_cache", "An attention layer with a cache")
+_HEADS = ("chapters/04_multi_head", "From one head to several")
 
 Results = tuple[Tensor, Tensor, Tensor]
 

@@ -22,7 +22,7 @@ _HEADS = (_PAGE, "From one head to several")
 _VIEW = (_PAGE, "The view that mixes tokens")
 _BUG = (_PAGE, "A bug that no shape check catches")
 _MASKED = (_PAGE, "Masks and padding")
-_FEWER = (_PAGE, "Multi-query and grouped-query attention")
+_FEWER = ("chapters/11_kv_cache", "An attention layer with a cache")
 
 
 # The layer.
