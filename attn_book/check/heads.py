@@ -22,7 +22,7 @@ _HEADS = (_PAGE, "From one head to several")
 _VIEW = (_PAGE, "The view that mixes tokens")
 _BUG = (_PAGE, "A bug that no shape check catches")
 _MASKED = (_PAGE, "Masks and padding")
-_FEWER = ("chapters/11_kv_cache", "An attention layer with a cache")
+_FEWER = ("chapters/09_block", "Fewer keys and values: GQA, MLA and windows")
 
 
 # The layer.
