@@ -12,8 +12,7 @@ from attn_book.alignment import alignment_error as right_error
 from attn_book.alignment import true_sources
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_TRAIN = ("chapters/02_bahdanau", "BLEU and the alignment error")
-_LINKS = ("chapters/02_bahdanau", "Sentences whose alignment is known")
+_MEASURES = ("chapters/02_bahdanau", "Sentences, alignment error and BLEU")
 _PEOPLE = ("chapters/03_luong", "Real sentences from Tatoeba")
 
 Links = list[tuple[int, int]]
@@ -71,7 +70,7 @@ alignment_error = Check(
             lambda maps, links: 1 - _pooled(maps, links),
             "the words with a correct alignment are counted",
             "That is the accuracy, which is one minus the error.",
-            _TRAIN,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: _pooled(
@@ -80,13 +79,13 @@ alignment_error = Check(
             "every link counts once, instead of every word",
             "A target word with two links can put its greatest weight on only one of them, so it would always be "
             "half wrong.",
-            _TRAIN,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: sum(map(_share_wrong, map(_hits, maps, links))) / len(maps),
             "the errors of the sentences are averaged",
             "A word of a short sentence then counts for more than one of a long sentence. Count over all words.",
-            _TRAIN,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: _pooled(
@@ -94,7 +93,7 @@ alignment_error = Check(
             ),
             "every row of a map is counted",
             "A word without a link cannot be right, and neither can <eos>: leave them out.",
-            _TRAIN,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: _pooled(
@@ -102,7 +101,7 @@ alignment_error = Check(
             ),
             "a word keeps only one of its links",
             "A dictionary from each target word to its source word keeps only the last link.",
-            _LINKS,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: _pooled(
@@ -111,13 +110,13 @@ alignment_error = Check(
             "the maximum is taken over the target words",
             "A row belongs to a target word, and its weights are over the source words: take the maximum along "
             "the row.",
-            _TRAIN,
+            _MEASURES,
         ),
         Misconception(
             lambda maps, links: 1 - float(torch.stack(_weights_on_true(maps, links)).mean()),
             "the weights on the linked words are added up",
             "The measure depends on where the greatest weight is, and not on how large it is.",
-            _TRAIN,
+            _MEASURES,
         ),
     ],
     hints=[

@@ -17,9 +17,7 @@ _POOLING, _BAHDANAU, _LUONG = "chapters/01_pooling", "chapters/02_bahdanau", "ch
 _MASKS = (_POOLING, "Masking")
 _BEND = (_POOLING, "Scoring functions")
 _GROWS = (_POOLING, "Why divide by √d?")
-_PADDING = (_BAHDANAU, "Why padding must not be read")
 _AGAIN = (_BAHDANAU, "Bahdanau's attention: a new context vector at every step")
-_HAND = (_BAHDANAU, "Writing the decoder")
 _WINDOW = (_LUONG, "A window on the source")
 
 
@@ -90,7 +88,7 @@ bahdanau_context = Check(
             lambda query, states, mask, *parts: _mix(_energies(query, states, *parts).softmax(-1), states),
             "the mask is not used",
             "Padding then takes a share of the weights, and a sentence's context depends on its batch.",
-            _PADDING,
+            _AGAIN,
         ),
         Misconception(
             lambda query, states, mask, *parts: _mix(_energies(query, states, *parts).softmax(-1) * mask, states),
@@ -110,7 +108,7 @@ bahdanau_context = Check(
             lambda query, states, mask, W, U, v: _context(_energies(query, states, W, U, v), states @ U.T, mask),
             "the context is a mean of the projected keys Uh instead of the states",
             "U is only for the scores. The context is a mean of the states themselves.",
-            _HAND,
+            _AGAIN,
         ),
         Misconception(
             lambda query, states, mask, W, U, v: _mix(
