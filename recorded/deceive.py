@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from attn_book.corpus import corpus
@@ -93,7 +93,7 @@ def trained(seed: int, kind: str, train: list[Pair], parts: dict[str, list[Pair]
     def on_decisive(model: Observed, batch: Batch) -> Tensor:
         return (model.seen_by_it(batch) * decisive_words[batch.source][:, None, None]).sum(-1)  # (B, L, H)
 
-    def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+    def loss(model: Any, batch: Batch) -> tuple[Tensor, int]:
         value = functional.cross_entropy(model(batch), right(batch), reduction="sum")
         if kind == "hiding":
             value = value - PRICE * torch.log1p(-on_decisive(model, batch).clamp(max=1 - 1e-6)).mean((1, 2)).sum()
