@@ -18,6 +18,7 @@ from recorded import (
     context,
     context_longer,
     contrast,
+    deceive,
     hard_attention,
     hard_captions,
     images,
@@ -110,6 +111,15 @@ def check_context(found, folder):
     assert all([point["step"] for point in run["curve"]] == [1, 2] for run in found["runs"])
 
 
+def check_deceive(found, folder):
+    (uniform,), (hiding,) = found["uniform"], found["hiding"]
+    assert set(uniform["cut"]) == set(hiding["cut"]) == set(deceive.CUTS) and "weight_on_decisive" not in uniform
+    assert 0 < hiding["weight_on_decisive"] < 1
+    q, visible = torch.randn(1, 1, 2, 4), torch.tensor([[True, False], [True, True]])
+    weights = deceive.Fixed().with_weights(q, q, q, mask=visible)[1]
+    assert weights[0, 0].tolist() == [[1.0, 0.0], [0.5, 0.5]]
+
+
 def check_induction(found, folder):
     assert kinds_of(found, "layers", "seed") == [(2, 0), (1, 0), (2, 1), (1, 1)]
     for run in found["runs"]:
@@ -195,6 +205,7 @@ def has(*names):
     return check
 
 
+ONE_EPOCH = {"learning_rate": 1e-3, "epochs": 1}
 FROZEN = of(transfer, FROZEN_STEPS=3)
 ENCODERS = of(bilingual, EPOCHS=1, SIZES=bilingual.SIZES | {"model_dim": 8, "num_layers": 2})
 RUNS = {  # what is run, with which constants, and what its record must hold
@@ -203,6 +214,7 @@ RUNS = {  # what is run, with which constants, and what its record must hold
     "connector": (lambda folder: contrast.run(folder) and connector.run(folder), of_images(), has("runs")),
     "context": (context.run, of(context, **CONTEXT), check_context),
     "context_longer": (context_longer.run, of(context, **CONTEXT) + of(context_longer, SEEDS=(0,)), has("runs")),
+    "deceive": (deceive.run, of(deceive, ORDINARY=60, PRONOUNS=240, SEEDS=(0,), TRAINING=ONE_EPOCH), check_deceive),
     "hard_attention": (hard_attention.run, words(hard_attention, EPOCHS=1), has("runs")),
     "images": (images.run, of_images(), check_images),
     "induction": (induction.run, of(induction, **INDUCTION), check_induction),
