@@ -3,7 +3,7 @@
 from attn_book.check.alignment import alignment_error, leak
 from attn_book.check.biases import alibi_bias, relative_bias
 from attn_book.check.broken_layers import SPECIMENS, StepByStep, reveal, specimen
-from attn_book.check.buckets import k_means, met
+from attn_book.check.buckets import met
 from attn_book.check.cached import cached_attention, folded_bias
 from attn_book.check.contexts import bilinear, gated, prefix_context, sentence_context
 from attn_book.check.decoders import bahdanau_context, local_weights
@@ -58,7 +58,6 @@ __all__ = [
     "grouped_attention",
     "hide_words",
     "hint",
-    "k_means",
     "layers_needed",
     "leak",
     "leave_one_out",

@@ -13,8 +13,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 _PAGE = "chapters/13_sparse"
 _WINDOW = (_PAGE, "Sliding windows")
 _REACH = (_PAGE, "The reach of a window")
-_HOLES = (_PAGE, "Dilation")
-_GLOBAL = (_PAGE, "Longformer: a window and global tokens")
+_GLOBAL = (_PAGE, "Global tokens")
 
 
 # The pairs inside a window.
@@ -197,19 +196,19 @@ pattern = Check(
             lambda n, w, step, marked: _pattern(n, w, 1, marked),
             "the dilation is left out",
             "With dilation d a token takes every d-th key.",
-            _HOLES,
+            _REACH,
         ),
         Misconception(
             lambda n, w, step, marked: (_apart(n).abs() <= w) & (_apart(n) % step == 0) | marked | marked[:, None],
             "the dilated window reaches no further than the plain one",
             "There are still w keys on either side, so it reaches d times as far.",
-            _HOLES,
+            _REACH,
         ),
         Misconception(
             lambda n, w, step, marked: _pattern(n, w * step, 1, marked),
             "the window is made wider instead of being stretched",
             "Between two keys in the window, d − 1 are left out; the number of pairs stays the same.",
-            _HOLES,
+            _REACH,
         ),
         Misconception(
             lambda n, w, step, marked: _window(n, w, step) | marked,
