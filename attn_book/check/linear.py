@@ -11,8 +11,8 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/14_linear"
-_BRACKETS = (_PAGE, "Linear attention: moving the brackets")
-_OTHER = (_PAGE, "Features: elu + 1")
+_FEATURES = (_PAGE, "Features in place of the exponential")
+_OTHER = (_PAGE, "Performer: random features of the softmax")
 _STATE = (_PAGE, "A recurrent network")
 
 
@@ -47,31 +47,31 @@ series = Check(
             lambda x: _series(x, square=1.0),
             "the products of two entries are not divided by √2",
             "Without it the kernel is 1 + x + x².",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda x: _series(x, square=0.5),
             "the products of two entries are divided by 2 instead of √2",
             "Query and key both have the factor, so it counts squared: a quarter instead of a half.",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda x: torch.cat([torch.ones_like(x[..., :1]), x, x**2 / math.sqrt(2)], -1),
             "each entry is only multiplied by itself",
             "(q·k)² has the mixed products too: all pairs of entries, D² of them.",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda x: _series(x, constant=0.0),
             "the constant 1 is missing",
             "The constant is a feature as well, the same for every vector.",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda x: _series(x, linear=0.0),
             "the entries themselves are missing",
             "They give the middle term, q·k.",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda x: _series(x / x.shape[-1] ** 0.25),
@@ -254,7 +254,7 @@ read_on = Check(
             _undivided,
             "the outputs are not divided",
             "The weights of a query must add up to one: divide by its product with z.",
-            _BRACKETS,
+            _FEATURES,
         ),
         Misconception(
             lambda a, b, v, S, z: (_read(a, b, v, S, z)[0], S, z),
