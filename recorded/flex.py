@@ -10,6 +10,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,11 @@ def run(folder: Path) -> dict[str, Any]:
     """CPU seconds of the first call, which compiles, of that with a cache on disk, of later ones, and uncompiled."""
     torch.set_num_threads(1)
     torch.manual_seed(SEEDS[0])
-    inputs = torch.randn(3, 1, HEADS, LENGTH, HEAD_DIM).unbind(0)
-    calls = variants(*inputs, WINDOW, DOCUMENT, CAP)
-    shorter = [x[:, :, : LENGTH // 2].contiguous() for x in inputs]
-    calls["causal, half the length"] = variants(*shorter, WINDOW, DOCUMENT, CAP)["causal"]
-    found = []
+    q, k, v = torch.randn(3, 1, HEADS, LENGTH, HEAD_DIM).unbind(0)
+    calls = variants(q, k, v, WINDOW, DOCUMENT, CAP)
+    q, k, v = (x[:, :, : LENGTH // 2].contiguous() for x in (q, k, v))
+    calls["causal, half the length"] = variants(q, k, v, WINDOW, DOCUMENT, CAP)["causal"]
+    found: list[dict[str, Any]] = []
     with torch.no_grad(), warnings.catch_warnings(), tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         warnings.simplefilter("ignore")  # of a call that is not compiled
@@ -81,12 +82,12 @@ def run(folder: Path) -> dict[str, Any]:
         warm_up = cpu_seconds(lambda: plus(torch.ones(8)))
         compiled = torch.compile(flex_attention, dynamic=False)
         for name, call in calls.items():
-            first = cpu_seconds(lambda call=call: call(compiled))
-            later = cpu_seconds(lambda call=call: call(compiled), RUNS)
-            eager = cpu_seconds(lambda call=call: call(flex_attention), RUNS)
+            first = cpu_seconds(partial(call, compiled))
+            later = cpu_seconds(partial(call, compiled), RUNS)
+            eager = cpu_seconds(partial(call, flex_attention), RUNS)
             found.append({"variant": name, "first": first, "later": later, "eager": eager})
         torch.compiler.reset()
         for call, entry in zip(calls.values(), found, strict=True):
-            entry["from_disk"] = cpu_seconds(lambda call=call: call(compiled))
+            entry["from_disk"] = cpu_seconds(partial(call, compiled))
     shape = {"heads": HEADS, "length": LENGTH, "head_dim": HEAD_DIM, "window": WINDOW, "document": DOCUMENT}
     return {**shape, "cap": CAP, "warm_up": warm_up, "variants": found}

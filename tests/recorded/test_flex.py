@@ -26,4 +26,3 @@ def test_a_variant_is_what_it_is_called(name):
         warnings.simplefilter("ignore")  # of a call that is not compiled
         found = flex.variants(q, k, v, window=9, document=16, cap=2.0)[name](flex_attention)
     torch.testing.assert_close(found, WANTED[name](q, k, v, causal=True), rtol=1e-4, atol=1e-5)
-
