@@ -23,7 +23,7 @@ from attn_book.check.ring import zigzag
 from attn_book.check.sampling import match_two, nucleus
 from attn_book.check.softmax import softmax_backward, softmax_with_mask
 from attn_book.check.sparse import layers_needed, pairs, pattern
-from attn_book.check.tile_skipping import causal_tiles, needed_tiles, windowed
+from attn_book.check.tile_skipping import needed_tiles
 from attn_book.check.tiles import merge, running_sums
 from attn_book.check.translator import add_norm, beam_step, label_smoothing
 from attn_book.check.word_vectors import ppmi
@@ -47,7 +47,6 @@ __all__ = [
     "blocks_touched",
     "by_chunks",
     "cached_attention",
-    "causal_tiles",
     "clip_loss",
     "edge_weights",
     "exchanged",
@@ -90,6 +89,5 @@ __all__ = [
     "softmax_backward",
     "specimen",
     "symptoms",
-    "windowed",
     "zigzag",
 ]

@@ -12,7 +12,6 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _PAGE = "chapters/10_flash"
 _ONCE = (_PAGE, "The softmax in one pass")
-_OUTPUT = (_PAGE, "Rescaling the output")
 
 
 # The sum of a softmax, tile by tile.
@@ -98,7 +97,7 @@ running_sums = Check(
             lambda row, tile: _sums(row, tile, mend=False),
             "−∞ is subtracted from −∞ while every score so far is masked",
             "That is NaN, which then stays. Subtract 0 while there is no maximum.",
-            _OUTPUT,
+            _ONCE,
         ),
     ],
     hints=[
@@ -144,13 +143,13 @@ merge = Check(
             lambda one, log_one, two, log_two: ((one + two) / 2, torch.logaddexp(log_one, log_two)),
             "the outputs are averaged with equal weights",
             "A half with higher scores has more of the weight: the halves count as e^L₁ : e^L₂.",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (one + two, torch.logaddexp(log_one, log_two)),
             "the outputs are added",
             "Each has been divided by its own sum already, so the weights of the sum add up to two.",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (
@@ -159,7 +158,7 @@ merge = Check(
             ),
             "the halves count as L₁ : L₂",
             "L is a logarithm, and may be negative. The sums themselves are e^L.",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (
@@ -168,13 +167,13 @@ merge = Check(
             ),
             "the outputs are weighed by e^L and not divided by the sum of both",
             "e^L takes back the division of one half. The whole row has a sum of its own.",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (_merged(one, log_one, two, log_two)[0], log_one + log_two),
             "the logarithms are added",
             "That would be the logarithm of a product. The sums add: log(e^L₁ + e^L₂).",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (
@@ -183,7 +182,7 @@ merge = Check(
             ),
             "the greater of the two logarithms is kept",
             "That is only a bound: both halves have exponentials to add.",
-            _OUTPUT,
+            _ONCE,
         ),
         Misconception(
             lambda one, log_one, two, log_two: (
@@ -201,7 +200,7 @@ merge = Check(
             ),
             "a query without visible keys in either half is not handled",
             "For such a query −∞ − (−∞) is NaN. It gets zeros, and its logarithm stays −∞.",
-            _OUTPUT,
+            _ONCE,
         ),
     ],
     hints=[
