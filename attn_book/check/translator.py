@@ -14,7 +14,7 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 _PAGE = "chapters/07_transformer"
 _BLOCK = (_PAGE, "The model")
 _NORM = (_PAGE, "Layer normalisation")
-_TRAIN = (_PAGE, "The loss")
+_TRAIN = (_PAGE, "Training")
 _BEAM = ("chapters/02_bahdanau", "Greedy search and beam search")
 
 

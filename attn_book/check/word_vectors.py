@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_VECTORS = ("chapters/07_transformer", "Word vectors: trained, frozen, pretrained")
+_VECTORS = ("chapters/appendix_scale", "Word vectors: trained, frozen, pretrained")
 
 
 def _cases(draw: Inputs) -> Iterator[Case]:
