@@ -103,7 +103,7 @@ def run(folder: Path) -> dict[str, Any]:
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     model, tokenizer = load_gguf(smollm2_file())
     model.to(torch.bfloat16)
-    tokens: list[int] = tokenizer.encode(prose(0)).ids
+    tokens: list[int] = tokenizer.encode(prose()).ids
     other, longest = torch.tensor([tokens]), max(max(befores) for befores in BEFORE.values())
     if len(tokens) < longest + TEXT * len(SEEDS):
         raise ValueError(f"prose: expected {longest + TEXT * len(SEEDS)} tokens of the chapters, got {len(tokens)}")
