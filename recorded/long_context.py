@@ -5,9 +5,8 @@ is tiger." While the model reads, it is stopped and asked for passwords: "The pa
 is the next token, and a question is forgotten before the model reads on. So one reading gives the loss of every token,
 and answers at many lengths and depths.
 
-The long readings differ in what is done about positions. The short ones, well inside the trained length, differ in what
-is hidden in the text: one needle; eight of them; eight, of which three only refer to another door ("The pink door opens
-with the same word as the red door."). In each of them the model is also asked for a door that does not occur.
+The readings differ in what is done about positions. In each of them the model is also asked for a door that does not
+occur. `needles` asks about many short texts.
 """
 
 import json
@@ -26,23 +25,20 @@ from attn_book.microscope import attentions
 from attn_book.published import smollm2_file
 from attn_core import attention
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Interpolation, NTKAware, Rotary, YaRN
+from attn_core.positions import Rotary, YaRN
 from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel
 from attn_core.transformer.stacks import new_caches
 from recorded.bahdanau import rounded
 
-SEEDS = (0, 1, 2)
+SEEDS = (0,)
 TRAINED, BASE = 8192, 100_000.0
 LONG, EVERY, CHECKS = 12_288, 1024, (2048, 4096, 6144, 8192, 10_240, 12_288)
-SHORT, SHORT_EVERY, SHORT_CHECKS = 1024, 128, (256, 512, 1024)
 CHUNK, BIN = 256, 512
 SINKS, WINDOW = 4, 2044
 WAYS = ("window", "plain", "YaRN")
-"""Those of this record; `long_stretched` has the others."""
-SCALINGS = {"plain": None, "interpolation": Interpolation(2), "NTK-aware": NTKAware(2), "YaRN": YaRN(2, TRAINED)}
+SCALINGS = {"plain": None, "YaRN": YaRN(2, TRAINED)}
 NEEDLE = " The password of the {} door is"
-REFERENCE = " The {} door opens with the same word as the {} door."
 DOORS = "red blue green white black yellow brown grey pink purple orange golden silver wooden iron glass".split()
 WORDS = (
     "tiger bread river window garden apple mountain horse paper summer bridge candle forest doctor ocean pencil "
@@ -83,11 +79,11 @@ def changed(model: LanguageModel, way: str) -> Iterator[None]:
             layer.mechanism, layer.positions = Dense(), before
 
 
-def prose(first: int) -> str:
-    """The plain paragraphs of all chapters, from one of them on, and then of those before it."""
+def prose() -> str:
+    """The plain paragraphs of all chapters."""
     pages = sorted(CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
     paragraphs = []
-    for page in pages[first:] + pages[:first]:
+    for page in pages:
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
         joined = (" ".join(paragraph.replace("*", "").split()) for paragraph in text.split("\n\n"))
@@ -96,17 +92,13 @@ def prose(first: int) -> str:
 
 
 class Needles:
-    """What is hidden in a text: doors, each with a password or with the door that has the same one."""
+    """What is hidden in a text: doors, each with its password."""
 
-    def __init__(self, tokenizer: Any, seed: int, count: int, references: int = 0) -> None:
+    def __init__(self, tokenizer: Any, seed: int, count: int) -> None:
         self.tokenizer, draw = tokenizer, random.Random(seed)
         doors = draw.sample(DOORS, count + 1)
         self.doors, self.absent = doors[:count], doors[count]
         self.passwords = dict(zip(self.doors, draw.sample(WORDS, count), strict=True))
-        self.same_as: dict[str, str] = {}
-        for place in range(count - references, count):  # they refer back
-            door, other = self.doors[place], self.doors[place - count + references]
-            self.same_as[door], self.passwords[door] = other, self.passwords[other]
         self.ids = torch.tensor([self.encode(f" {word}") for word in WORDS])[:, 0]
 
     def encode(self, text: str) -> list[int]:
@@ -116,8 +108,7 @@ class Needles:
 
     def sentence(self, door: str) -> list[int]:
         """The needle of a door."""
-        said = f"{NEEDLE.format(door)} {self.passwords[door]}."
-        return self.encode((REFERENCE.format(door, self.same_as[door]) if door in self.same_as else said) + "\n\n")
+        return self.encode(f"{NEEDLE.format(door)} {self.passwords[door]}.\n\n")
 
     def question(self, door: str) -> Tensor:
         """The tokens that ask for a door's password."""
@@ -187,7 +178,7 @@ def long_reading(model: LanguageModel, tokenizer: Any, way: str) -> dict[str, An
     """One reading past the trained length: the mean loss of each ``BIN`` tokens of prose, and the answers."""
     needles = Needles(tokenizer, SEEDS[0], LONG // EVERY)
     places = [EVERY // 2 + EVERY * number for number in range(LONG // EVERY)]
-    tokens, own = hidden(needles.encode(prose(0)), needles, places, LONG)
+    tokens, own = hidden(needles.encode(prose()), needles, places, LONG)
     started = time.process_time()
     with changed(model, way):
         found = read(model, tokens, needles, places, CHECKS)
@@ -199,32 +190,12 @@ def long_reading(model: LanguageModel, tokenizer: Any, way: str) -> dict[str, An
     return rounded(about)
 
 
-def short_reading(model: LanguageModel, tokenizer: Any, kind: str, seed: int) -> dict[str, Any]:
-    """One reading well inside the trained length, and the answers."""
-    count, references = {"one": (1, 0), "eight": (8, 0), "references": (8, 3)}[kind]
-    needles = Needles(tokenizer, seed, count, references)
-    places = [SHORT_EVERY // 2 + SHORT_EVERY * number for number in range(count)]
-    tokens, _ = hidden(needles.encode(prose(1 + 4 * seed)), needles, places, SHORT)
-    found = read(model, tokens, needles, places, SHORT_CHECKS)
-    return rounded(
-        {
-            "kind": kind,
-            "seed": seed,
-            "answers": found["answers"],
-            "passwords": needles.passwords,
-            "same_as": needles.same_as,
-        }
-    )
-
-
 @torch.no_grad()
 def run(folder: Path) -> dict[str, Any]:
-    """The short readings with every seed, and a long one for each way."""
+    """A reading for each way."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     model, tokenizer = load_gguf(smollm2_file())
-    shorts = [short_reading(model, tokenizer, kind, seed) for kind in ("one", "eight", "references") for seed in SEEDS]
     longs = [long_reading(model, tokenizer, way) for way in WAYS]
     about = {"trained": TRAINED, "base": BASE, "length": LONG, "every": EVERY, "checks": CHECKS, "bin": BIN}
-    about |= {"short": SHORT, "short_every": SHORT_EVERY, "short_checks": SHORT_CHECKS, "words": len(WORDS)}
-    about |= {"sinks": SINKS, "window": WINDOW, "factor": 2}
-    return {"settings": about, "short": shorts, "long": longs}
+    about |= {"words": len(WORDS), "sinks": SINKS, "window": WINDOW, "factor": 2}
+    return {"settings": about, "long": longs}

@@ -29,7 +29,7 @@ class Words:
 
 @pytest.fixture
 def needles():
-    return recorded.Needles(Words(), seed=0, count=4, references=1)
+    return recorded.Needles(Words(), seed=0, count=4)
 
 
 def test_what_is_hidden_stands_where_it_should_and_nothing_of_the_text_is_lost(needles):
