@@ -73,13 +73,15 @@ class Layer(nn.Module):
                 return self.window(q, k, v, causal=True, scale=1.0)
             return attention(q, k, v, causal=True, scale=1.0)
         keep = functional.logsigmoid(self.keep(x))  # (B, T, 1), for KDA (B, T, HEAD_DIM)
-        options = {
-            "linear": {},
-            "decay": {"log_decay": keep.mT},
-            "gated delta": {"log_decay": keep.mT, "beta": torch.sigmoid(self.rate(x)).mT},
-            "KDA": {"log_decay": keep[:, None], "beta": torch.sigmoid(self.rate(x)).mT},
-        }
-        return linear_attention(q, k, v, **options[self.kind])[0]
+        log_decay = keep[:, None] if self.kind == "KDA" else keep.mT
+        rate = torch.sigmoid(self.rate(x)).mT
+        return linear_attention(
+            q,
+            k,
+            v,
+            log_decay=None if self.kind == "linear" else log_decay,
+            beta=rate if self.kind in ("gated delta", "KDA") else None,
+        )[0]
 
 
 class Model(nn.Module):
