@@ -1,92 +1,182 @@
-"""The race of `recorded/recurrent.py` for the other mechanisms of the book that can be causal.
+"""Multi-query associative recall (MQAR, Arora et al. 2023): which pairs of key and value six mechanisms find again.
 
-Task, model and training are imported from there, and only what a layer does with its queries, keys and values differs.
-Four kinds keep a state of fixed size, of about as many numbers as the 16 × 16 of the recurrent models: a window of 8
-tokens; a window of 6 with the first 2 tokens, the sinks; elu + 1 features, and 16 random features, each with their sum.
-Two keep all tokens, as full attention does, but a query reads at most 8 keys: those that two hashes put together with
-it, or those of its own block and of the best earlier one.
+A text is N pairs, each a key and then its value, followed by all N keys once more in random order; at each of these the
+model has to predict the value that came with the key. No key is written twice.
 
-What leaves pairs out is full attention, with its slope, under a mask: it differs from `full` in the pairs alone.
+Nothing differs between the models but the mixing of tokens: all have one layer of it and the same around it, with a
+short convolution, and queries and keys of length 1. Full attention and the window rotate queries and keys by their
+positions, and learn a factor for their scores. The window holds as many numbers as the state of the other four.
+
+Each model is trained until its loss on texts kept for this stops falling. Each mechanism has the learning rate, of two,
+that ends at the lower loss with seed 0.
 """
 
-import functools
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from attn_core import LinearAttention, LSHAttention, Performer, attention
-from recorded import recurrent
+from attn_core import SlidingWindow, attention
+from attn_core.mechanisms.linear import linear_attention
+from attn_core.positions import Rotary
+from recorded.bahdanau import rounded
 
-SEEDS = recurrent.SEEDS
-RATES = recurrent.RATES
-TASKS = recurrent.TASKS
-KEYS_READ, SINKS, BLOCK, ROUNDS = 8, 2, 4, 2
-FEATURES = recurrent.HEAD_DIM
-KINDS = ("window", "window and sinks", "elu + 1", "Performer", "hashing", "block selection")
+SEEDS = (0, 1, 2, 3, 4)
+RATES = (5e-3, 1.5e-2)
+KINDS = ("linear", "decay", "gated delta", "KDA", "window", "full")
+KEYS, VALUES = 64, 32
+PAIRS = (2, 4, 8, 16, 32)
+WIDTH, HEAD_DIM, CONV = 48, 8, 4
+WINDOW = HEAD_DIM**2 // (2 * HEAD_DIM)
+ROWS, WARMUP, MOST_STEPS = 24, 50, 2500
+EVERY, PATIENCE, GAIN, CUTS, SOLVED = 50, 3, 0.98, 2, 0.01
 
 
-class Layer(recurrent.Layer):
-    """The same layer, with a mechanism of chapter 13 or 14."""
+class Layer(nn.Module):
+    """One head, with a short convolution before it and a norm and a gate behind it."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.performer = Performer(recurrent.HEAD_DIM, FEATURES)
-        self.calls = 0
+        super().__init__()
+        self.kind, channels = kind, 3 * HEAD_DIM
+        self.query_key_value = nn.Linear(WIDTH, channels, bias=False)
+        self.conv = nn.Conv1d(channels, channels, CONV, groups=channels, padding=CONV - 1, bias=False)
+        with torch.no_grad():
+            # At first a key is that of the token before, and equal tokens have equal queries and keys: so every model
+            # begins near the task, and what is compared is how much it can hold, not how soon training finds this.
+            self.query_key_value.weight[HEAD_DIM : 2 * HEAD_DIM] = self.query_key_value.weight[:HEAD_DIM]
+            taps = self.conv.weight.mul_(0.2).view(3, HEAD_DIM, CONV)
+            for part, tap in enumerate((-1, -2, -1)):
+                taps[part, :, tap] += 1
+        self.rate, self.keep = nn.Linear(WIDTH, 1), nn.Linear(WIDTH, HEAD_DIM if kind == "KDA" else 1)
+        nn.init.constant_(self.keep.bias, 5.0)  # at first a token keeps about 0.99 of the state
+        self.factor = nn.Parameter(torch.tensor(8.0))
+        self.rotary, self.window = Rotary(HEAD_DIM), SlidingWindow(WINDOW - 1)
+        self.gate, self.out = nn.Linear(WIDTH, HEAD_DIM, bias=False), nn.Linear(HEAD_DIM, WIDTH, bias=False)
+        self.norm = nn.RMSNorm(HEAD_DIM, eps=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From each token of ``x (B, T, WIDTH)``, what it reads of those up to it."""
+        inputs = self.conv(self.query_key_value(x).mT)[..., : x.shape[1]].mT
+        q, k, v = inputs[:, None].chunk(3, -1)  # (B, 1, T, HEAD_DIM)
+        q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        return self.out(self.norm(self.attend(q, k, v, x)[:, 0]) * functional.silu(self.gate(x)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
-        """The mechanism."""
-        if self.kind == "elu + 1":
-            return LinearAttention()(q, k, v, causal=True)
-        if self.kind == "Performer":
-            return self.performer(q, k, v, causal=True)
-        bias, scale = self.slope * recurrent.distances(x.shape[1]), None
-        if self.kind == "hashing":
-            # Queries are keys, brought to length 1; the authors' scale; in training, other hashes in each step.
-            self.calls += self.training
-            k, scale = functional.normalize(q, dim=-1), 1.0
-            mask = hashed(k, BLOCK, ROUNDS, seed=self.calls)
-        elif self.kind == "block selection":
-            mask = selected(q @ k.mT + bias, BLOCK)
-        else:
-            mask = near(x.shape[1], SINKS if "sinks" in self.kind else 0)
-        return attention(q, k, v, mask=mask, bias=bias, causal=True, scale=scale)
+        """The mechanism: all that differs between the models."""
+        if self.kind in ("full", "window"):
+            at = torch.arange(x.shape[1])
+            q, k = self.factor * self.rotary.rotate(q, at), self.rotary.rotate(k, at)
+            if self.kind == "window":
+                return self.window(q, k, v, causal=True, scale=1.0)
+            return attention(q, k, v, causal=True, scale=1.0)
+        keep = functional.logsigmoid(self.keep(x))  # (B, T, 1), for KDA (B, T, HEAD_DIM)
+        log_decay = keep[:, None] if self.kind == "KDA" else keep.mT
+        rate = torch.sigmoid(self.rate(x)).mT
+        return linear_attention(
+            q,
+            k,
+            v,
+            log_decay=None if self.kind == "linear" else log_decay,
+            beta=rate if self.kind in ("gated delta", "KDA") else None,
+        )[0]
 
 
-def near(tokens: int, sinks: int) -> Tensor:
-    """The last keys up to a query's own, and the first ones: ``(T, T)``, `KEYS_READ` for each query at most."""
-    return (recurrent.distances(tokens) > sinks - KEYS_READ) | (torch.arange(tokens) < sinks)
+class Model(nn.Module):
+    """One layer, so that the memory is one state, and a feed-forward network after it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(KEYS + VALUES, WIDTH)
+        self.mixer = Layer(kind)
+        self.forwards = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH))
+        self.norms = nn.ModuleList(nn.RMSNorm(WIDTH) for _ in range(3))
+        self.logits = nn.Linear(WIDTH, VALUES)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits of the values ``(B, T, VALUES)`` for ``tokens (B, T)``."""
+        x = self.embedding(tokens)
+        x = x + self.mixer(self.norms[0](x))
+        x = x + self.forwards(self.norms[1](x))
+        return self.logits(self.norms[2](x))
+
+
+def recall(rows: int, pairs: int, by: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Texts ``(rows, 3 · pairs)`` and the answers at their last ``pairs`` tokens."""
+    keys = torch.rand(rows, KEYS, generator=by).topk(pairs).indices
+    values = torch.randint(VALUES, (rows, pairs), generator=by)
+    asked = torch.rand(rows, pairs, generator=by).argsort(1)
+    written = torch.stack((keys, KEYS + values), -1).flatten(1)
+    return torch.cat((written, keys.gather(1, asked)), 1), values.gather(1, asked)
+
+
+def loss_of(model: Model, tokens: Tensor, answers: Tensor) -> Tensor:
+    """The mean cross-entropy of the answers."""
+    return functional.cross_entropy(model(tokens)[:, -answers.shape[1] :].flatten(0, 1), answers.flatten())
 
 
 @torch.no_grad()
-def hashed(keys: Tensor, size: int, rounds: int, seed: int) -> Tensor:
-    """Whom each token meets in `LSHAttention`, under a causal mask: ``(B, 1, T, T)`` for ``keys (B, 1, T, D)``."""
-    buckets = LSHAttention(bucket_size=size, rounds=rounds, seed=seed).hash(keys[:, 0])  # (B, rounds, T)
-    same = (buckets[..., :, None] == buckets[..., None, :]).tril(-1)
-    last = same.flip(-1).cumsum(-1).flip(-1) <= size  # no more than so many of the bucket from this key on
-    meets = (same & last).any(1, keepdim=True)
-    return meets | (torch.eye(keys.shape[2], dtype=torch.bool) & ~meets.any(-1, keepdim=True))
+def test(model: Model, rows: int, seed: int) -> tuple[float, dict[str, float]]:
+    """The mean loss over all numbers of pairs, and for each the share of right answers."""
+    losses, right = [], {}
+    for pairs in PAIRS:
+        tokens, answers = recall(max(8, rows // pairs), pairs, torch.Generator().manual_seed(seed))
+        logits = model(tokens)[:, -pairs:]
+        losses.append(functional.cross_entropy(logits.flatten(0, 1), answers.flatten()).item())
+        right[str(pairs)] = (logits.argmax(-1) == answers).float().mean().item()
+    return sum(losses) / len(losses), right
 
 
-@torch.no_grad()
-def selected(scores: Tensor, size: int) -> Tensor:
-    """The keys of a query's own block, and of the earlier one with the greatest mean score: as ``scores (B, 1, T, T)``.
+def train(model: Model, rate: float, seed: int) -> tuple[int, float]:
+    """Train on all numbers of pairs in turn until the loss stops falling; the number of steps and the loss.
 
-    `BlockSelection` scores blocks without the slope, which it does not know.
+    Where the loss of `test` has not fallen by 2% in three tests, the learning rate is cut to a quarter, and the third
+    time training ends. It also ends where the loss is below `SOLVED`.
     """
-    tokens = scores.shape[-1]
-    blocks = torch.arange(tokens) // size
-    whole = tokens // size
-    means = scores[..., : whole * size].unflatten(-1, (whole, size)).mean(-1)
-    means = means.masked_fill(torch.arange(whole) >= blocks[:, None], -torch.inf)
-    best = torch.where(means.isfinite().any(-1), means.argmax(-1), blocks)
-    return (blocks == best[..., None]) | (blocks == blocks[:, None])
+    by = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
+    best, waited, cuts, step = float("inf"), 0, 0, 0
+    while cuts <= CUTS and step < MOST_STEPS:
+        optimizer.param_groups[0]["lr"] = rate * 0.25**cuts * min(1.0, (step + 1) / WARMUP)
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(model, *recall(ROWS, PAIRS[step % len(PAIRS)], by)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        step += 1
+        if step % EVERY == 0:
+            loss = test(model, 512, seed=1)[0]
+            if loss < SOLVED:
+                break
+            waited = 0 if loss < GAIN * best else waited + 1
+            best = min(best, loss)
+            if waited == PATIENCE:
+                waited, cuts = 0, cuts + 1
+    return step, test(model, 512, seed=1)[0]
+
+
+def measure(kind: str, rate: float, seed: int) -> dict[str, Any]:
+    """One model, trained to its end and tested on texts of its own."""
+    torch.manual_seed(seed)
+    model, started = Model(kind), time.process_time()
+    steps, loss = train(model, rate, seed)
+    seconds = time.process_time() - started
+    right = test(model, 8192, seed=2)[1]
+    print(kind, rate, seed, steps, f"{loss:.3f}, {seconds:.0f} s", rounded(right), flush=True)
+    found = {"kind": kind, "rate": rate, "seed": seed, "steps": steps, "ended": steps < MOST_STEPS}
+    return found | rounded({"loss": loss, "seconds": seconds, "right": right})
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Each kind on each task."""
-    makers = {kind: functools.partial(recurrent.Model, (kind, kind), Layer) for kind in KINDS}
-    sizes = {"keys_read": KEYS_READ, "sinks": SINKS, "block": BLOCK, "rounds": ROUNDS, "features": FEATURES}
-    return {"kinds": KINDS, "rates": RATES, "mechanisms": sizes, "runs": recurrent.race(makers, TASKS, RATES, SEEDS)}
+    """Every mechanism: both rates with the first seed, and the better one with the others."""
+    torch.set_num_threads(1)  # so that a run is the same on any number of cores
+    runs = []
+    for kind in KINDS:
+        swept = [measure(kind, rate, SEEDS[0]) for rate in RATES]
+        best = min(swept, key=lambda one: one["loss"])["rate"]
+        runs += [one | {"chosen": one["rate"] == best} for one in swept]
+        runs += [measure(kind, best, seed) | {"chosen": True} for seed in SEEDS[1:]]
+    sizes = {"keys": KEYS, "values": VALUES, "pairs": PAIRS, "width": WIDTH, "head_dim": HEAD_DIM}
+    sizes |= {"conv": CONV, "window": WINDOW, "rows": ROWS, "rates": RATES, "most_steps": MOST_STEPS}
+    return {"sizes": sizes, "chance": 1 / VALUES, "runs": runs}

@@ -28,7 +28,6 @@ from recorded import (
     positions,
     race,
     real_text,
-    recurrent,
     scaling_law,
     sentence_order,
     transfer,
@@ -43,7 +42,7 @@ CONTEXT |= {"FEED_FORWARD_DIM": 24, "SEEDS": (0, 1)}
 INDUCTION = {"VOCAB": 8, "LENGTH": 12, "PIECE": (3, 5), "STEPS": 6, "EVERY": 2, "TEST_ROWS": 40, "POSITION_ROWS": 4000}
 INDUCTION |= {"SIZES": {"model_dim": 8, "num_heads": 2}, "BATCH_SIZE": 4, "SEEDS": (0, 1), "WARMUP": 2}
 SCALING = {"WIDTHS": (16, 32), "AMOUNTS": (30, 60), "RATES": (0.1, 0.2), "SEEDS": (0, 1), "VALID": 5, "TEST": 8}
-RACE = {"KINDS": ("window",), "SEEDS": (0, 1), "RATES": recurrent.RATES[:2], "TASKS": ("recall", "copy")}
+RACE = {"KINDS": ("window", "KDA"), "SEEDS": (0, 1), "PAIRS": (2, 4), "MOST_STEPS": 3}
 
 
 class Here(Executor):
@@ -137,9 +136,9 @@ def check_scores(found, folder):
 
 def check_race(found, folder):
     """All rates with the first seed, and the one of least loss again with the others."""
-    assert kinds_of(found, "task", "seed") == [(task, seed) for task in race.TASKS for seed in (0, 0, 1)]
-    for task in race.TASKS:
-        mine = [run for run in found["runs"] if run["task"] == task]
+    assert kinds_of(found, "kind", "seed") == [(kind, seed) for kind in race.KINDS for seed in (0, 0, 1)]
+    for kind in race.KINDS:
+        mine = [run for run in found["runs"] if run["kind"] == kind]
         best = min(mine[:2], key=lambda run: run["loss"])["rate"]
         assert all(run["chosen"] == (run["rate"] == best) for run in mine)
 
@@ -220,7 +219,7 @@ RUNS = {  # what is run, with which constants, and what its record must hold
     "induction": (induction.run, of(induction, **INDUCTION), check_induction),
     "output_layers": (output_layers.run, words(output_layers, SEEDS=(0,)) + of(luong, EPOCHS=2), check_scores),
     "positions": (positions_run, [], has(*positions.KINDS)),
-    "race": (race.run, of(race, **RACE) + of(recurrent, STEPS=3, SIZES={"recall": (4,), "copy": (4,)}), check_race),
+    "race": (race.run, of(race, **RACE), check_race),
     "real_text": (real_text_run, FROZEN, has(*real_text.STARTS, "neighbours", "by_frequency")),
     "scaling_law": (scaling_law.run, of(scaling_law, **SCALING), check_scaling),
     "sentence_order": (lambda folder: sentence_order.run(folder, PLAN, (0,)), FROZEN, check_sentence_order),
