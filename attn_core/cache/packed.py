@@ -5,7 +5,8 @@ All layers but attention act on single tokens anyway, so only this cache has to 
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -34,14 +35,8 @@ class _Member(NamedTuple):
     parents: Sequence[int]
 
 
-class _Group(NamedTuple):
-    """What sequences attend with together: their rows, blocks and lengths, a mask, and how many blocks they share."""
-
-    rows: Tensor
-    table: Tensor
-    lengths: Tensor
-    mask: Tensor | None
-    shared: int
+_Group = tuple[Tensor, Tensor, Tensor, Callable[..., Tensor]]
+"""What sequences attend with together: their rows, their blocks, how many tokens lie in these, and the attention."""
 
 
 class PackedKVCache(Cache):
@@ -52,16 +47,9 @@ class PackedKVCache(Cache):
     sequence up to the token itself. Of a draft tree, which branches, a token sees the text before and its ancestors.
     """
 
-    def __init__(
-        self,
-        positions: list[int],
-        pool: BlockPool,
-        slots: Tensor,
-        groups: list[_Group],
-        window: StreamingWindow | None,
-    ) -> None:
+    def __init__(self, positions: list[int], pool: BlockPool, slots: Tensor, groups: list[_Group]) -> None:
         super().__init__(positions, pool.keys.device)
-        self.pool, self._slots, self._groups, self._window = pool, slots, groups, window
+        self.pool, self._slots, self._groups = pool, slots, groups
 
     @classmethod
     def for_layers(
@@ -99,14 +87,12 @@ class PackedKVCache(Cache):
             depths = (ancestors(parents).sum(-1) - 1).tolist() if branches(parents) else range(len(new))
             positions += [new.start + depth for depth in depths]
             slots += [(blocks[i // size], i % size) for i in new]
-        cascades = window is None and in_tiles(device)
-        groups = [
-            _group(some, shared, size, device, window)
-            for alike in members.values()
-            for some, shared in (_by_beginning(alike, size) if cascades else [(alike, 0)])
-        ]
+        groups: list[_Group] = []
+        for alike in members.values():
+            parts = _by_beginning(alike, size) if window is None and in_tiles(device) else [(alike, 0)]
+            groups += [_group(some, shared, size, device, window) for some, shared in parts]
         placed = torch.tensor(slots, device=device)
-        return [cls(positions, pool, placed, groups, window) for pool in pools]
+        return [cls(positions, pool, placed, groups) for pool in pools]
 
     def attend(self, layer: Any, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
@@ -119,14 +105,9 @@ class PackedKVCache(Cache):
             raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
         self.pool.write(self._slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
-        for rows, table, lengths, mask, shared in self._groups:
+        for rows, table, lengths, attention in self._groups:
             queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            read = (queries, *self.pool.read(table), lengths)
-            if shared:
-                attended = cascade_attention(*read, shared, mask=mask)
-            else:  # a mask has the window in it
-                attended = paged_attention(*read, window=self._window if mask is None else None, mask=mask)
-            out[rows, :, 0] = attended.transpose(1, 2)
+            out[rows, :, 0] = attention(queries, *self.pool.read(table), lengths).transpose(1, 2)
         return out
 
 
@@ -182,5 +163,8 @@ def _group(
     table = torch.tensor([one.blocks + [0] * (width - len(one.blocks)) for one in members], device=device)
     before, mask = torch.tensor([one.before for one in members]), None
     if any(branches(one.parents) for one in members):
-        mask = tree_mask(before, torch.stack([ancestors(one.parents) for one in members]), width * size, window)
-    return _Group(rows, table, before + count, None if mask is None else mask.to(device), shared)
+        tree = torch.stack([ancestors(one.parents) for one in members])
+        mask, window = tree_mask(before, tree, width * size, window).to(device), None
+    if shared:
+        return rows, table, before + count, partial(cascade_attention, shared=shared, mask=mask)
+    return rows, table, before + count, partial(paged_attention, window=window, mask=mask)
