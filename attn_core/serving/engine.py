@@ -217,7 +217,7 @@ class Engine:
     def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
         """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
         tokens: dict[int, tuple[int, list[int]]] = {}
-        trees: dict[int, list[int]] = {}
+        trees = {one.sequence: [parent for parent, _ in one.drafts] for one in begins if one.drafts}
         wanted: list[Completion] = []
         rows: list[int] = []
         count = 0
@@ -226,8 +226,6 @@ class Engine:
             ids = [*one.tokens, *(token for _, token in one.drafts)][begin:end]
             tokens[one.sequence] = begin, ids
             count += len(ids)
-            if one.drafts:
-                trees[one.sequence] = [parent for parent, _ in one.drafts]
             if end >= len(one):
                 wanted.append(one)
                 rows += range(count - 1 - len(one.drafts), count)

@@ -1,8 +1,7 @@
 """Speculative decoding: guess several tokens cheaply, read all of them in one call, and keep those that may stay.
 
 Drafts are a tree below the last token of a text: pairs ``(parent, token)``, where parent 0 is the text's last token and
-parent i the i-th draft, which comes before its children. A chain is ``list(enumerate(tokens))``. Several guesses for
-one place cost a row of the batch each, and of these one at most stays.
+parent i the i-th draft, which comes before its children. A chain is ``list(enumerate(tokens))``.
 
 Source: Leviathan et al. 2023 and Chen et al. 2023 (chains); Miao et al. 2024; Cai et al. 2024; Li et al. 2024 (trees).
 """
