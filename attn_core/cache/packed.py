@@ -5,7 +5,7 @@ All layers but attention act on single tokens anyway, so only this cache has to 
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -138,21 +138,22 @@ def tree_mask(before: Tensor, tree: Tensor, slots: int, window: StreamingWindow 
     return (text[:, None] | above) & seen(position[:, None], before + depth, window)
 
 
-def _by_beginning(members: list[_Member], size: int) -> list[tuple[list[_Member], int]]:
+def _by_beginning(members: list[_Member], size: int) -> Iterator[tuple[list[_Member], int]]:
     """Sequences that begin alike, with the number of blocks that they share; and all the others, which share none."""
     last = -(-LEAST_SHARED // size)
     alike: dict[int, list[_Member]] = defaultdict(list)  # by the last block of the least beginning
     for one in members:
         alike[one.blocks[last - 1] if one.before >= last * size else -1].append(one)
-    others, found = alike.pop(-1, []), []
+    others = alike.pop(-1, [])
     for some in alike.values():
         columns = zip(*(one.blocks[: one.before // size] for one in some), strict=False)
         shared = sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
         if (len(some) - 1) * shared * size >= LEAST_SAVED:
-            found.append((some, shared))
+            yield some, shared
         else:
             others += some
-    return [*found, (others, 0)] if others else found
+    if others:
+        yield others, 0
 
 
 def _group(

@@ -112,15 +112,14 @@ def gathered_attention(
     # (B, M, G, block_size, ·) to (B, G, S, ·), with zeros where nothing of the row lies
     k, v = (store[blocks].transpose(1, 2).flatten(2, 3).where(used[:, None, :, None], 0.0) for store in (keys, values))
     ends = lengths_there[:, None] + torch.arange(1 - q.shape[2], 1, device=q.device)
-    visible = seen(slots, ends, window)
-    visible = visible if mask is None else visible & mask[:, :, : len(slots)]
+    visible = seen(slots, ends, window, None if mask is None else mask[:, :, : len(slots)])
     return attention(q, k, v, mask=visible[:, None], scale=scale)
 
 
-def seen(slots: Tensor, ends: Tensor, window: StreamingWindow | None) -> Tensor:
-    """Which of ``slots (S,)`` a query sees that comes just before the slot ``ends (…)``: ``(…, S)``."""
+def seen(slots: Tensor, ends: Tensor, window: StreamingWindow | None, mask: Tensor | None = None) -> Tensor:
+    """Which of ``slots (S,)`` a query sees that comes just before the slot ``ends (…)``: ``(…, S)``, as the mask."""
     ends = ends[..., None]
-    found = slots < ends
+    found = slots < ends if mask is None else (slots < ends) & mask
     return found if window is None else found & ((slots < window.sinks) | (slots >= ends - window.size))
 
 
@@ -132,8 +131,8 @@ def tiled_attention(
     lengths: Tensor,
     *,
     scale: float,
-    window: StreamingWindow | None,
-    mask: Tensor | None,
+    window: StreamingWindow | None = None,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``paged_attention`` in tiles of at most 2 MiB in float32, or one block, so that nothing is gathered whole.
 
@@ -168,8 +167,8 @@ def tiled_attention(
             tile = read(values, blocks)
             late, early = stop > min(lengths) - tokens + 1, window is not None and start < max(lengths) - window.size
             if late or early or mask is not None:  # some query does not see all of the tile
-                visible = seen(torch.arange(start, stop, device=q.device), ends, window)
-                hidden = ~(visible if mask is None else visible & mask[:, :, start:stop])
+                shown = None if mask is None else mask[:, :, start:stop]
+                hidden = ~seen(torch.arange(start, stop, device=q.device), ends, window, shown)
                 scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
             for row, length in enumerate(lengths if late else []):  # 0 does not silence NaN in an unused slot
                 tile[row, :, max(length - start, 0) :].zero_()

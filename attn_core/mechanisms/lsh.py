@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
 
-ITSELF = -1e20
-"""The score of a token with itself, so low that it counts only if it sees no other."""
+ITSELF = -1e20  # the score of a token with itself: so low that it counts only if it sees no other
 
 
 class LSHAttention(Mechanism):
@@ -72,31 +71,25 @@ class LSHAttention(Mechanism):
             buckets, tokens = self.hash(keys), q.shape[2]
             if hidden is not None:
                 buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
-            order = buckets.argsort(dim=-1, stable=True)  # by bucket, and then by position
-            place = order.argsort(dim=-1)
+            place = buckets.argsort(dim=-1, stable=True).argsort(dim=-1)  # by bucket, and then by position
             chunk = min(self.bucket_size, tokens)
             # In a round, a query sees the keys whose code is its own or up to ``reach`` less. Codes leap by more than
             # that from one bucket to the next, and from 0, which stands for an empty slot.
             reach = chunk if causal else 1
             codes = (reach + 1) * (buckets + 1) + (place if causal else place // chunk)
-            found = [
-                self._round(rows * scale, keys, values, codes[:, : n + 1], order[:, n], place[:, n], reach)
-                for n in range(self.rounds)
-            ]
+            found = [self._round(rows * scale, keys, values, codes[:, :n], reach) for n in range(1, self.rounds + 1)]
             outs, sums = (torch.stack(x, -1) for x in zip(*found, strict=True))
             out = (outs * sums.softmax(-1).unsqueeze(-2)).sum(-1).to(q.dtype).view(*q.shape[:3], -1)
             return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
 
-    def _round(
-        self, q: Tensor, k: Tensor, v: Tensor, codes: Tensor, order: Tensor, place: Tensor, reach: int
-    ) -> tuple[Tensor, Tensor]:
+    def _round(self, q: Tensor, k: Tensor, v: Tensor, codes: Tensor, reach: int) -> tuple[Tensor, Tensor]:
         """What tokens get from those that they first meet in this round, and the log-sum-exp of these scores.
 
-        Shapes: ``q (N, T, D)``, ``k (N, T, D)``, ``v (N, T, Dv)``; ``codes (N, n, T)`` of the rounds up to this one;
-        this round's ``order (N, T)``, the token in each slot, and ``place (N, T)``, the slot of each token. Returns
-        ``(N, T, Dv)`` and ``(N, T)``.
+        Shapes: ``q (N, T, D)``, ``k (N, T, D)``, ``v (N, T, Dv)``; ``codes (N, n, T)`` of the rounds up to this one.
+        Returns ``(N, T, Dv)`` and ``(N, T)``.
         """
-        tokens = order.shape[1]
+        order = codes[:, -1].argsort(dim=-1, stable=True)  # the token in each slot
+        place, tokens = order.argsort(dim=-1), order.shape[1]
         chunk = min(self.bucket_size, tokens)
         row = torch.arange(len(order), device=order.device)[:, None]
 
