@@ -37,13 +37,13 @@ def cascade_attention(
     if shared == 0:
         return paged_attention(q, keys, values, table, lengths, scale=scale, mask=mask)
     begin = shared * block_size
-    hidden = None if mask is None else mask[:, :, begin:]
+    own_mask = None if mask is None else mask[:, :, begin:]
     # A query that sees every key may as well be one more head of a single row with a single token.
     together = q.reshape(batch, groups, -1, size).transpose(0, 1).reshape(1, -1, 1, size)
     whole = lengths[:1].clamp(begin, begin)
     with torch.no_grad(), without_autocast(q):
         parts = tiled_attention(together, keys, values, table[:1, :shared], whole, scale=scale)
         by_all = [x[0, :, 0].unflatten(0, (groups, batch, -1, tokens)).transpose(0, 1).flatten(1, 2) for x in parts]
-        own = tiled_attention(q, keys, values, table[:, shared:], lengths - begin, scale=scale, mask=hidden)
+        own = tiled_attention(q, keys, values, table[:, shared:], lengths - begin, scale=scale, mask=own_mask)
         outs, sums = (torch.stack(both, 3) for both in zip(by_all, own, strict=True))  # (B, H, T, 2, Dv), (B, H, T, 2)
         return attend(sums.unsqueeze(3), outs)[0].squeeze(3).to(q.dtype)

@@ -90,7 +90,7 @@ class PackedKVCache(Cache):
         groups: list[_Group] = []
         for alike in members.values():
             parts = _by_beginning(alike, size) if window is None and in_tiles(device) else [(alike, 0)]
-            groups += [_group(some, shared, size, device, window) for some, shared in parts]
+            groups += [_group(some, shared, pools[0], window) for some, shared in parts]
         placed = torch.tensor(slots, device=device)
         return [cls(positions, pool, placed, groups) for pool in pools]
 
@@ -156,9 +156,8 @@ def _by_beginning(members: list[_Member], size: int) -> Iterator[tuple[list[_Mem
         yield others, 0
 
 
-def _group(
-    members: list[_Member], shared: int, size: int, device: torch.device, window: StreamingWindow | None
-) -> _Group:
+def _group(members: list[_Member], shared: int, pool: BlockPool, window: StreamingWindow | None) -> _Group:
+    size, device = pool.keys.shape[2], pool.keys.device
     count, width = len(members[0].parents) + 1, max(len(one.blocks) for one in members)
     rows = torch.tensor([one.row for one in members], device=device)[:, None] + torch.arange(count, device=device)
     table = torch.tensor([one.blocks + [0] * (width - len(one.blocks)) for one in members], device=device)
@@ -166,6 +165,5 @@ def _group(
     if any(branches(one.parents) for one in members):
         tree = torch.stack([ancestors(one.parents) for one in members])
         mask, window = tree_mask(before, tree, width * size, window).to(device), None
-    if shared:
-        return rows, table, before + count, partial(cascade_attention, shared=shared, mask=mask)
-    return rows, table, before + count, partial(paged_attention, window=window, mask=mask)
+    attend = partial(cascade_attention, shared=shared) if shared else partial(paged_attention, window=window)
+    return rows, table, before + count, partial(attend, mask=mask)

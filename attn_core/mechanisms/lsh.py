@@ -103,9 +103,8 @@ class LSHAttention(Mechanism):
         ahead = by_slot.movedim(3, 0).unsqueeze(4) - look(by_slot).movedim(3, 0).unsqueeze(3)
         met = (ahead >= 0) & (ahead <= reach)  # (n, N, C, chunk, 2 · chunk)
         counts = met[-1] & ~met[:-1].any(0)  # a pair counts in the first round in which it meets
-        slot = torch.arange(2 * chunk, device=order.device)
         scores = (sort(q) @ look(sort(k)).mT).masked_fill(~counts, -math.inf)
-        scores = scores.masked_fill(slot == slot[chunk:, None], ITSELF)
+        scores.diagonal(chunk, 2, 3).fill_(ITSELF)
         out, logsumexp = scores.softmax(-1) @ look(sort(v)), scores.logsumexp(-1)
         return out.flatten(1, 2)[row, place], logsumexp.flatten(1, 2)[row, place]
 

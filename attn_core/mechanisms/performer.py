@@ -148,7 +148,7 @@ class _Keys:
         return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
-        """How much at most a feature's largest logarithm grows from the first of these keys on; too much if hidden."""
+        """A bound of how much a feature's largest logarithm grows within these keys, of which a hidden one has −inf."""
         low = logarithms.detach()
         highest = torch.maximum(self.highest, low.amax(-2, keepdim=True))
         return float((highest - torch.maximum(self.highest, low.amin(-2, keepdim=True))).amax())

@@ -23,8 +23,7 @@ class PromptLookup:
     """Drafts what came after the last tokens where they occurred before, up to ``num_tokens`` tokens in all.
 
     It looks for the last ``longest_match`` tokens, then for fewer, and takes their ``branches`` latest occurrences.
-    What followed them is merged into one tree, level by level. This often succeeds if a text repeats its prompt, as
-    summaries do.
+    What followed them is merged into one tree, level by level. Summaries, which repeat their prompts, gain by it.
 
     Source: Saxena 2023 (one branch).
     """
@@ -67,14 +66,13 @@ def verify(pick: Callable[[Tensor], Tensor], logits: Tensor, drafts: Drafts) -> 
     """
     numbers = {draft: number for number, draft in enumerate(drafts, 1)}
     taken: list[int] = []
-    path: list[int] = []
-    place = 0
+    path = [0]
     while True:
+        place = path[-1]
         taken.append(int(pick(logits[place : place + 1])))
         if (place, taken[-1]) not in numbers:
-            return taken, path
-        place = numbers[place, taken[-1]]
-        path.append(place)
+            return taken, path[1:]
+        path.append(numbers[place, taken[-1]])
 
 
 def reject(target: Tensor, drafted: Tensor, drafts: Sequence[int], generator: torch.Generator | None) -> list[int]:
