@@ -148,11 +148,9 @@ class _Keys:
         return logarithms if self.hidden is None else logarithms.masked_fill(self.hidden[:, :, keys], -math.inf)
 
     def spread(self, logarithms: Tensor) -> float:
-        """How much at most a feature's largest logarithm grows from the first query that sees a key to the last."""
+        """A bound of how much a feature's largest logarithm grows within these keys, of which a hidden one has −inf."""
         low = logarithms.detach()
         highest = torch.maximum(self.highest, low.amax(-2, keepdim=True))
-        if self.hidden is not None:  # a query whose own key is hidden may see only those before this chunk, or none
-            low = torch.where(low == -math.inf, self.highest.masked_fill(self.highest == LOWEST, math.inf), low)
         return float((highest - torch.maximum(self.highest, low.amin(-2, keepdim=True))).amax())
 
     def rebase(self, logarithms: Tensor) -> Tensor:
