@@ -9,7 +9,7 @@ Source: Devlin et al. 2018, appendix A.3 (the settings); Hu et al. 2022 (LoRA); 
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,12 +79,13 @@ class LoRA(nn.Module):
         return self.linear(x) + self.up(self.down(x))
 
 
-def with_lora(model: Classifier, rank: int) -> Classifier:
-    """The model with its encoder frozen, and LoRA at the queries and values of each layer."""
+def with_lora(model: Classifier, rank: int = RANK, everywhere: bool = False) -> Classifier:
+    """The model with its encoder frozen, and LoRA at the queries and values of each layer, or at all linear layers."""
     model.encoder.requires_grad_(False)
-    for layer in model.encoder.stack.layers:
-        attention: Any = layer.attention
-        attention.query, attention.value = LoRA(attention.query, rank), LoRA(attention.value, rank)
+    for module in list(model.encoder.stack.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear) and (everywhere or name in ("query", "value")):
+                setattr(module, name, LoRA(child, rank))
     return model
 
 
@@ -94,13 +95,14 @@ def tune(
     vocab: PretrainingVocab,
     setting: tuple[int, int, float, bool],
     seed: int,
+    adapt: Callable[[Classifier], Classifier] = with_lora,
 ) -> tuple[Classifier, dict[str, Any]]:
     """A copy of the encoder and a new head, trained on the first labels."""
     labels, epochs, peak, by_lora = setting
     torch.manual_seed(seed)
     model = tuned_from(encoder, 2)
     if by_lora:
-        model = with_lora(model, RANK)
+        model = adapt(model)
     batches = LabelledBatches(texts[:labels], vocab, batch_size=BATCH_SIZE, seed=seed)
     steps = epochs * len(batches)
     rising = max(1, round(WARMUP * steps))
@@ -150,8 +152,14 @@ def paraphrases(count: int) -> tuple[list[list[str]], list[list[str]]]:
     return list(first), list(second)
 
 
-def minilm(texts: dict[str, list[Text]], settings: Sequence[Any], seeds: Sequence[int], count: int) -> dict[str, Any]:
-    """MiniLM: frozen, and tuned with each setting."""
+def minilm(
+    texts: dict[str, list[Text]],
+    settings: Sequence[Any],
+    seeds: Sequence[int],
+    count: int,
+    adapt: Callable[[Classifier], Classifier] = with_lora,
+) -> dict[str, Any]:
+    """MiniLM: frozen, and tuned with each setting; ``adapt`` puts LoRA into those that want it."""
     encoder, tokenizer = load_safetensors(minilm_files() / "model.safetensors", "bert")
     vocab, pairs = WordPieces(tokenizer), paraphrases(count)
 
@@ -172,7 +180,7 @@ def minilm(texts: dict[str, list[Text]], settings: Sequence[Any], seeds: Sequenc
     test = LabelledBatches(texts["test"], vocab, batch_size=50)
     for seed in seeds:
         for setting in settings:
-            model, about = tune(encoder, texts["train"], vocab, setting, seed)
+            model, about = tune(encoder, texts["train"], vocab, setting, seed, adapt)
             about["test"] = transfer.share_right(class_logits(model, test), texts["test"])
             about["paraphrases"] = found(model.encoder)
             about["moved"] = 0.0 if setting[3] else moved(encoder, model.encoder)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_HIDDEN = ("chapters/18_pretraining", "What to put in the place of a masked word")
-_TASK = ("chapters/18_pretraining", "Masked language modelling: a task made from plain text")
+_TASK = ("chapters/18_pretraining", "Masked words")
 
 
 # Words that are hidden.
@@ -80,7 +79,7 @@ hide_words = Check(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: tokens.masked_fill(inputs != mask, pad)),
             "only words that became <mask> are predicted",
             "Replaced and kept words are predicted too, so that the vector of every word stays useful.",
-            _HIDDEN,
+            _TASK,
         ),
         Misconception(
             _with_targets(lambda tokens, chosen, inputs, mask, pad: inputs.masked_fill(~chosen, pad)),
@@ -98,19 +97,19 @@ hide_words = Check(
             lambda *args: _hide(*args, to=1.0),
             "every chosen word becomes <mask>",
             "Then the model predicts only at <mask>, which never occurs when it is used.",
-            _HIDDEN,
+            _TASK,
         ),
         Misconception(
             lambda *args: _hide(*args, end=1.0),
             "no chosen word stays as it is",
             "One in ten stays, so that the model also predicts words that it can see.",
-            _HIDDEN,
+            _TASK,
         ),
         Misconception(
             lambda *args: _hide(*args, to=0.1),
             "one word in ten becomes <mask> and eight in ten another word",
             "It must be the other way round: a fate below .8 means <mask>.",
-            _HIDDEN,
+            _TASK,
         ),
         Misconception(
             lambda tokens, chosen, *rest: (
@@ -119,7 +118,7 @@ hide_words = Check(
             ),
             "words that were not chosen are masked too",
             "Only the chosen words are replaced.",
-            _HIDDEN,
+            _TASK,
         ),
     ],
     hints=[

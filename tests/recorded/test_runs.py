@@ -12,7 +12,6 @@ from attn_book import tatoeba
 from attn_book.corpus import corpus, paragraph_corpus
 from attn_book.widgets import Translator
 from recorded import (
-    bilingual,
     captions,
     connector,
     context,
@@ -29,7 +28,6 @@ from recorded import (
     race,
     real_text,
     scaling_law,
-    sentence_order,
     transfer,
     translators,
     tuning,
@@ -150,11 +148,6 @@ def check_scaling(found, folder):
         assert {r["learning_rate"] for r in found["runs"] if r["width"] == width} == {min(tried, key=tried.get)}
 
 
-def check_sentence_order(found, folder):
-    (run,) = found["runs"]
-    assert {"loss", "accuracy", "follows"} <= set(run["curve"][-1]) and len(run["tuning"]) == 2 * 3 * 2
-
-
 def check_transfer(found, folder):
     assert [run["start"] for run in found["runs"]] == list(transfer.STARTS)
     world = transfer.World(PLAN)
@@ -171,10 +164,6 @@ def check_translators(found, folder):
         state = json.loads((folder / "translators" / f"{kind}.json").read_text(encoding="utf-8"))
         assert state["kind"] == kind and Translator(state).picture().startswith(b"\x89PNG")
         assert 0 < found[kind]["logits"]["mean_difference"] < found[kind]["logits"]["greatest_difference"] < 0.2
-
-
-def bilingual_run(folder):
-    return {kind: bilingual.measure(kind, 0, 80, 20, 15) for kind in bilingual.KINDS}
 
 
 def real_text_run(folder):
@@ -206,9 +195,7 @@ def has(*names):
 
 ONE_EPOCH = {"learning_rate": 1e-3, "epochs": 1}
 FROZEN = of(transfer, FROZEN_STEPS=3)
-ENCODERS = of(bilingual, EPOCHS=1, SIZES=bilingual.SIZES | {"model_dim": 8, "num_layers": 2})
 RUNS = {  # what is run, with which constants, and what its record must hold
-    "bilingual": (bilingual_run, ENCODERS, has(*bilingual.KINDS)),
     "captions": (captions.run, of_images(), check_captions),
     "connector": (lambda folder: contrast.run(folder) and connector.run(folder), of_images(), has("runs")),
     "context": (context.run, of(context, **CONTEXT), check_context),
@@ -222,7 +209,6 @@ RUNS = {  # what is run, with which constants, and what its record must hold
     "race": (race.run, of(race, **RACE), check_race),
     "real_text": (real_text_run, FROZEN, has(*real_text.STARTS, "neighbours", "by_frequency")),
     "scaling_law": (scaling_law.run, of(scaling_law, **SCALING), check_scaling),
-    "sentence_order": (lambda folder: sentence_order.run(folder, PLAN, (0,)), FROZEN, check_sentence_order),
     "transfer": (lambda folder: transfer.run(folder, PLAN, (0,), [(1, 8), (2, 16)]), FROZEN, check_transfer),
     "translators": (translators.run, words(translators, TRAINING=one_epoch(), COMPARED=5), check_translators),
     "tuning": (tuning_run, [], has("before", "tuned")),
