@@ -1,6 +1,7 @@
 """What attention keeps between two calls: keys and values in one piece or in blocks, or a recurrent state."""
 
 from attn_core.cache.block_tables import BlockTables, OutOfBlocks, Placement, StreamingWindow
+from attn_core.cache.cascade import cascade_attention
 from attn_core.cache.contiguous import KVCache
 from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import gathered_attention, paged_attention
@@ -19,6 +20,7 @@ __all__ = [
     "RecurrentState",
     "StreamingWindow",
     "as_tensors",
+    "cascade_attention",
     "gathered_attention",
     "paged_attention",
     "rollback_on_error",

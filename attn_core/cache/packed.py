@@ -3,19 +3,40 @@
 All layers but attention act on single tokens anyway, so only this cache has to know which rows belong together.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
-from attn_core.cache.paged import paged_attention
+from attn_core.cache.cascade import cascade_attention
+from attn_core.cache.paged import paged_attention, seen
 from attn_core.cache.pools import BlockPool
 from attn_core.cache.protocol import Cache
 from attn_core.contract import check_integer, shown
+from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import is_plain_softmax
+
+LEAST_SHARED, LEAST_SAVED = 128, 2048
+"""How long a beginning has to be for sequences to attend to it together (``cascade_attention``), and how many tokens
+less have to be read then, all rows together: below that, the second call takes longer than the reading."""
+
+
+class _Member(NamedTuple):
+    """A sequence: its first row, the blocks it reads, how many tokens come before its new ones, and their parents."""
+
+    row: int
+    blocks: list[int]
+    before: int
+    parents: Sequence[int]
+
+
+_Group = tuple[Tensor, Tensor, Tensor, Callable[..., Tensor]]
+"""What sequences attend with together: their rows, their blocks, how many tokens lie in these, and the attention."""
 
 
 class PackedKVCache(Cache):
@@ -23,19 +44,12 @@ class PackedKVCache(Cache):
 
     ``lengths (N,)`` holds the position of each of the N tokens. The cache is good for one call of the model, with
     ``tokens (N, 1)``: every layer writes the tokens' keys and values to their slots and attends to those of the same
-    sequence up to the token itself.
+    sequence up to the token itself. Of a draft tree, which branches, a token sees the text before and its ancestors.
     """
 
-    def __init__(
-        self,
-        positions: list[int],
-        pool: BlockPool,
-        slots: Tensor,
-        groups: list[tuple[Tensor, Tensor, Tensor]],
-        window: StreamingWindow | None,
-    ) -> None:
+    def __init__(self, positions: list[int], pool: BlockPool, slots: Tensor, groups: list[_Group]) -> None:
         super().__init__(positions, pool.keys.device)
-        self.pool, self._slots, self._groups, self._window = pool, slots, groups, window
+        self.pool, self._slots, self._groups = pool, slots, groups
 
     @classmethod
     def for_layers(
@@ -45,8 +59,12 @@ class PackedKVCache(Cache):
         tokens: Mapping[int, range],
         *,
         window: StreamingWindow | None = None,
+        trees: Mapping[int, Sequence[int]] | None = None,
     ) -> list["PackedKVCache"]:
-        """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence."""
+        """One cache for each layer's pool. The rows are these ``tokens`` of each sequence, sequence by sequence.
+
+        Where a sequence is in ``trees``, its tokens are a tree: token i + 1 has the parent ``trees[sequence][i]``.
+        """
         if not pools or not tokens:
             raise ValueError(f"tokens: expected a pool and a sequence, got {len(pools)} pools and {shown(tokens)}")
         size, device = tables.block_size, pools[0].keys.device
@@ -56,8 +74,7 @@ class PackedKVCache(Cache):
                 raise ValueError(f"pools: expected {expected}, got keys of shape {tuple(pool.keys.shape)}")
         positions: list[int] = []
         slots: list[tuple[int, int]] = []
-        # Sequences with equally many new tokens attend together: those that decode, for instance.
-        alike: dict[int, list[tuple[int, list[int], int]]] = defaultdict(list)
+        members: dict[int, list[_Member]] = defaultdict(list)  # by the number of new tokens
         for sequence, new in tokens.items():
             check_integer("tokens", new.stop, at_most=tables.length(sequence))
             if not new or new.step != 1 or new.start < 0:
@@ -65,18 +82,17 @@ class PackedKVCache(Cache):
             blocks = tables.table(sequence)
             unseen = range(0) if window is None else window.unseen(new.start, size)  # blocks that are not read
             read = blocks[: unseen.start] + blocks[unseen.stop : -(-new.stop // size)]
-            alike[len(new)].append((len(positions), read, new.stop - len(unseen) * size))
-            positions += new
+            parents = (trees or {}).get(sequence, range(len(new) - 1))
+            members[len(new)].append(_Member(len(positions), read, new.start - len(unseen) * size, parents))
+            depths = (ancestors(parents).sum(-1) - 1).tolist() if branches(parents) else range(len(new))
+            positions += [new.start + depth for depth in depths]
             slots += [(blocks[i // size], i % size) for i in new]
-        groups = []  # of sequences that attend together: their rows, their blocks, and how many tokens lie in these
-        for count, members in alike.items():
-            first, used, lengths = zip(*members, strict=True)
-            width = max(map(len, used))
-            rows = torch.tensor(first, device=device)[:, None] + torch.arange(count, device=device)
-            table = torch.tensor([row + [0] * (width - len(row)) for row in used], device=device)
-            groups.append((rows, table, torch.tensor(lengths)))
+        groups: list[_Group] = []
+        for alike in members.values():
+            parts = _by_beginning(alike, size) if window is None and in_tiles(device) else [(alike, 0)]
+            groups += [_group(some, shared, size, device, window) for some, shared in parts]
         placed = torch.tensor(slots, device=device)
-        return [cls(positions, pool, placed, groups, window) for pool in pools]
+        return [cls(positions, pool, placed, groups) for pool in pools]
 
     def attend(self, layer: Any, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.
@@ -89,8 +105,66 @@ class PackedKVCache(Cache):
             raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
         self.pool.write(self._slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
-        for rows, table, lengths in self._groups:
+        for rows, table, lengths, attention in self._groups:
             queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            attended = paged_attention(queries, *self.pool.read(table), lengths, window=self._window)
-            out[rows, :, 0] = attended.transpose(1, 2)
+            out[rows, :, 0] = attention(queries, *self.pool.read(table), lengths).transpose(1, 2)
         return out
+
+
+def branches(parents: Sequence[int]) -> bool:
+    """Whether these are the parents of a tree that is no chain 0, 1, 2, …"""
+    return list(parents) != list(range(len(parents)))
+
+
+def ancestors(parents: Sequence[int]) -> Tensor:
+    """Which tokens of a tree each of them comes after, itself included: ``(T, T)``, with a root and T − 1 parents."""
+    found = torch.eye(len(parents) + 1, dtype=torch.bool, device="cpu")
+    for token, parent in enumerate(parents, start=1):
+        found[token] |= found[parent]
+    return found
+
+
+def tree_mask(before: Tensor, tree: Tensor, slots: int, window: StreamingWindow | None) -> Tensor:
+    """Which of a row's ``slots`` the tokens of its tree see: the text and their ancestors, within the window.
+
+    Shapes: ``before (B,)``, the tokens of the text, which the tree's follow; ``tree (B, T, T)``, of each row its
+    ``ancestors``. Returns ``(B, T, slots)``. A token's position is that of the text's end plus its depth.
+    """
+    before, slot, depth = before[:, None], torch.arange(slots, device="cpu"), tree.sum(-1)
+    token = (slot - before).clamp(0, tree.shape[1] - 1)
+    text = slot < before
+    position = slot.where(text, before + depth.gather(1, token) - 1)
+    above = tree.gather(2, token[:, None].expand(-1, tree.shape[1], -1))
+    return (text[:, None] | above) & seen(position[:, None], before + depth, window)
+
+
+def _by_beginning(members: list[_Member], size: int) -> list[tuple[list[_Member], int]]:
+    """Sequences that begin alike, with the number of blocks that they share; and all the others, which share none."""
+    last = -(-LEAST_SHARED // size)
+    alike: dict[int, list[_Member]] = defaultdict(list)  # by the last block of the least beginning
+    for one in members:
+        alike[one.blocks[last - 1] if one.before >= last * size else -1].append(one)
+    others, found = alike.pop(-1, []), []
+    for some in alike.values():
+        columns = zip(*(one.blocks[: one.before // size] for one in some), strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
+        if (len(some) - 1) * shared * size >= LEAST_SAVED:
+            found.append((some, shared))
+        else:
+            others += some
+    return [*found, (others, 0)] if others else found
+
+
+def _group(
+    members: list[_Member], shared: int, size: int, device: torch.device, window: StreamingWindow | None
+) -> _Group:
+    count, width = len(members[0].parents) + 1, max(len(one.blocks) for one in members)
+    rows = torch.tensor([one.row for one in members], device=device)[:, None] + torch.arange(count, device=device)
+    table = torch.tensor([one.blocks + [0] * (width - len(one.blocks)) for one in members], device=device)
+    before, mask = torch.tensor([one.before for one in members]), None
+    if any(branches(one.parents) for one in members):
+        tree = torch.stack([ancestors(one.parents) for one in members])
+        mask, window = tree_mask(before, tree, width * size, window).to(device), None
+    if shared:
+        return rows, table, before + count, partial(cascade_attention, shared=shared, mask=mask)
+    return rows, table, before + count, partial(paged_attention, window=window, mask=mask)

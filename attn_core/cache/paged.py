@@ -29,6 +29,7 @@ def paged_attention(
     *,
     scale: float | None = None,
     window: StreamingWindow | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Causal softmax attention of each row's last tokens to all of the row's tokens, read through its block table.
 
@@ -42,27 +43,32 @@ def paged_attention(
     others may hold anything. No gradient is passed back.
 
     With a ``window`` each query sees only the first and the last of these tokens. Blocks that it hides from all queries
-    (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length.
+    (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length. A ``mask
+    (B, T, M · block_size)`` hides more of what lies in a row's blocks from each of its queries, where it is False.
 
-    On a CPU keys, values and scores come in tiles (``tiled_attention``). On CUDA, few queries read the blocks where
-    they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once (``gathered_attention``). With
-    ``lengths`` on the CPU nothing waits for the device.
+    On a CPU keys, values and scores come in tiles (``tiled_attention``). On CUDA, few queries without a mask read the
+    blocks where they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once
+    (``gathered_attention``). With ``lengths`` on the CPU nothing waits for the device.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
-    _check(q, keys, values, table, lengths)
-    check_scale(scale)
-    scale = 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
-    attend = tiled_attention if in_tiles(q.device) else gathered_attention
-    if q.device.type == "cuda":
-        from attn_core.cache.paged_triton import split_attention, suits  # triton may be absent
-
-        attend = split_attention if suits(q, keys, values) else attend
+    scale = checked(q, keys, values, table, lengths, mask, scale)
     with torch.no_grad(), without_autocast(q):  # autocast would take the products back to half precision
-        return attend(q, keys, values, table, lengths, scale=scale, window=window)
+        if in_tiles(q.device):
+            out, _ = tiled_attention(q, keys, values, table, lengths, scale=scale, window=window, mask=mask)
+            return out.to(q.dtype)
+        if q.device.type == "cuda" and mask is None:
+            from attn_core.cache.paged_triton import split_attention, suits  # triton may be absent
+
+            if suits(q, keys, values):
+                return split_attention(q, keys, values, table, lengths, scale=scale, window=window)
+        return gathered_attention(q, keys, values, table, lengths, scale=scale, window=window, mask=mask)
 
 
-def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor) -> None:
+def checked(
+    q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tensor, mask: Tensor | None, scale: float | None
+) -> float:
+    """Check the arguments of ``paged_attention``; the scale, by default 1 / √D."""
     for name, x in (("q", q), ("keys", keys), ("values", values)):
         if not isinstance(x, Tensor) or not x.dtype.is_floating_point or x.dim() != 4:
             raise ValueError(f"{name}: expected a floating tensor with 4 axes, got {kind(x)}")
@@ -78,6 +84,11 @@ def _check(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, lengths: Tens
         raise ValueError(f"table: expected {batch} rows, as q has, got {len(table)}")
     masks.length_mask(lengths, table.shape[1] * block_size)  # for its errors
     check_lengths(lengths, batch)
+    slots = batch, q.shape[2], table.shape[1] * block_size
+    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != slots):
+        raise ValueError(f"mask: expected a boolean tensor of shape {slots}, got {kind(mask)}")
+    check_scale(scale)
+    return 1.0 / math.sqrt(size) if scale is None else scale
 
 
 def gathered_attention(
@@ -89,6 +100,7 @@ def gathered_attention(
     *,
     scale: float | None = None,
     window: StreamingWindow | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """``paged_attention`` in its plain form: gather each row's blocks into one tensor, then dense attention."""
     lengths_there = lengths.to(q.device, non_blocking=True)
@@ -100,7 +112,9 @@ def gathered_attention(
     # (B, M, G, block_size, ·) to (B, G, S, ·), with zeros where nothing of the row lies
     k, v = (store[blocks].transpose(1, 2).flatten(2, 3).where(used[:, None, :, None], 0.0) for store in (keys, values))
     ends = lengths_there[:, None] + torch.arange(1 - q.shape[2], 1, device=q.device)
-    return attention(q, k, v, mask=seen(slots, ends, window)[:, None], scale=scale)
+    visible = seen(slots, ends, window)
+    visible = visible if mask is None else visible & mask[:, :, : len(slots)]
+    return attention(q, k, v, mask=visible[:, None], scale=scale)
 
 
 def seen(slots: Tensor, ends: Tensor, window: StreamingWindow | None) -> Tensor:
@@ -119,14 +133,19 @@ def tiled_attention(
     *,
     scale: float,
     window: StreamingWindow | None,
-) -> Tensor:
-    """``paged_attention`` in tiles of at most 2 MiB in float32, or one block, so that nothing is gathered whole."""
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """``paged_attention`` in tiles of at most 2 MiB in float32, or one block, so that nothing is gathered whole.
+
+    Returns the output before it is rounded, and the log-sum-exp ``(B, H, T)`` of the scores that each query sees.
+    """
     (_, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
     per_token, dtype = groups * max(size, value_size), accum_dtype(q)
     # The entries that are not used name block 0, which always exists.
     table = table.where(masks.length_mask(-(-lengths.to(q.device) // block_size), table.shape[1]), 0)
     head = torch.arange(groups, device=q.device)[:, None]
-    out = q.new_zeros(*q.shape[:3], value_size)
+    out = q.new_zeros(*q.shape[:3], value_size, dtype=dtype)
+    logsumexp = q.new_full(q.shape[:3], -math.inf, dtype=dtype)
     buffer = keys.new_empty(max(_TILE, per_token * block_size))  # each tile of keys or values lies here
 
     def read(store: Tensor, blocks: Tensor) -> Tensor:
@@ -135,8 +154,8 @@ def tiled_attention(
         torch.index_select(rows, 0, index, out=tile)
         return tile.view(len(blocks), groups, blocks.shape[1] * block_size, -1).to(dtype)
 
-    def attend(q: Tensor, table: Tensor, lengths: list[int], width: int) -> Tensor:
-        """The output for some rows, ``width`` blocks of each at a time."""
+    def attend(q: Tensor, table: Tensor, lengths: list[int], mask: Tensor | None, width: int) -> OnlineSoftmax:
+        """What some rows get, ``width`` blocks of each at a time."""
         batch, _, tokens, _ = q.shape
         # The query heads that read one key head become further queries of that head, so that each key is read once.
         queries = (q.to(dtype) * scale).reshape(batch, groups, heads // groups * tokens, size)
@@ -148,15 +167,14 @@ def tiled_attention(
             scores = queries @ read(keys, blocks).mT
             tile = read(values, blocks)
             late, early = stop > min(lengths) - tokens + 1, window is not None and start < max(lengths) - window.size
-            if late or early:  # some query does not see all of the tile
-                hidden = ~seen(torch.arange(start, stop, device=q.device), ends, window)
+            if late or early or mask is not None:  # some query does not see all of the tile
+                visible = seen(torch.arange(start, stop, device=q.device), ends, window)
+                hidden = ~(visible if mask is None else visible & mask[:, :, start:stop])
                 scores.unflatten(2, (-1, tokens)).masked_fill_(hidden[:, None, None], -math.inf)
-            for row, length in enumerate(
-                lengths if late else []
-            ):  # a weight of 0 does not silence NaN in an unused slot
+            for row, length in enumerate(lengths if late else []):  # 0 does not silence NaN in an unused slot
                 tile[row, :, max(length - start, 0) :].zero_()
             online.add(scores, tile)
-        return online.out().view(batch, heads, tokens, value_size).to(q.dtype)
+        return online
 
     for begin in range(0, tokens, _QUERY_TILE):
         end = min(begin + _QUERY_TILE, tokens)
@@ -167,5 +185,8 @@ def tiled_attention(
             several = max(1, _TILE // (per_key * counts[left[0]]))
             rows, left = left[:several], left[several:]
             width = max(1, _TILE // (per_key * block_size * len(rows)))
-            out[rows, :, begin:end] = attend(q[rows, :, begin:end], table[rows], [counts[row] for row in rows], width)
-    return out
+            shown = None if mask is None else mask[rows, begin:end]
+            online = attend(q[rows, :, begin:end], table[rows], [counts[row] for row in rows], shown, width)
+            out[rows, :, begin:end] = online.out().view(len(rows), heads, end - begin, value_size)
+            logsumexp[rows, :, begin:end] = online.logsumexp().view(len(rows), heads, end - begin)
+    return out, logsumexp

@@ -7,8 +7,6 @@ output is exactly softmax attention over the pairs that meet in at least one rou
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,14 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from attn_core.contract import Call, Mechanism, accum_dtype, check_integer, four_axes, without_autocast
-from attn_core.derivatives import first_order, refuse_transforms
-from attn_core.device import in_tiles, tile_limit
-from attn_core.mechanisms.online import exponential_
 
-SCORES = 2**18
-"""Scores in a tile: 1 MiB of float32, which stays in a cache."""
-ITSELF, NEVER = -1e20, -1e30
-"""The score of a token with itself, so low that it counts only if it sees no other; and what hides a pair."""
+ITSELF = -1e20
+"""The score of a token with itself, so low that it counts only if it sees no other."""
 
 
 class LSHAttention(Mechanism):
@@ -40,8 +33,8 @@ class LSHAttention(Mechanism):
 
     A token that ``mask`` hides is in no bucket, and its own output is zeros. The hashes follow from ``seed`` alone:
     each call draws the same ones, for all rows and heads. The default number of buckets depends on the length: set it
-    if a beginning is to be read as it is in the whole sequence. There are no derivatives beyond the first. A call takes
-    no bias, and a mask that hides the same keys from all heads and queries.
+    if a beginning is to be read as it is in the whole sequence. A call takes no bias, and a mask that hides the same
+    keys from all heads and queries.
 
     Source: Kitaev et al. 2020, section 2 and appendix A; the hash after Andoni et al. 2015. The rule for ``causal`` is
     ours.
@@ -66,7 +59,6 @@ class LSHAttention(Mechanism):
     def attend(self, call: Call) -> Tensor:
         """Attend as the class says."""
         q, k, v, mask, _, causal, scale = call
-        refuse_transforms("LSHAttention", q, v, mask)
         if k is not q:
             raise ValueError("k: expected the same tensor as q, got another; queries and keys share one hash")
         call.refuse_pairs()
@@ -80,10 +72,49 @@ class LSHAttention(Mechanism):
             buckets, tokens = self.hash(keys), q.shape[2]
             if hidden is not None:
                 buckets = buckets.unflatten(0, q.shape[:2]).masked_fill(hidden, self._buckets(tokens)).flatten(0, 1)
-            layout = _sort(buckets, self._buckets(tokens), min(self.bucket_size, tokens), causal)
-            x, sizes = torch.cat((rows, keys, values), -1).flatten(0, 1), (q.shape[3], q.shape[3], v.shape[3])
-            out = first_order("LSHAttention", _Chunks, x, sizes, layout, scale).to(q.dtype).view(*q.shape[:3], -1)
+            order = buckets.argsort(dim=-1, stable=True)  # by bucket, and then by position
+            place = order.argsort(dim=-1)
+            chunk = min(self.bucket_size, tokens)
+            # In a round, a query sees the keys whose code is its own or up to ``reach`` less. Codes leap by more than
+            # that from one bucket to the next, and from 0, which stands for an empty slot.
+            reach = chunk if causal else 1
+            codes = (reach + 1) * (buckets + 1) + (place if causal else place // chunk)
+            found = [
+                self._round(rows * scale, keys, values, codes[:, : n + 1], order[:, n], place[:, n], reach)
+                for n in range(self.rounds)
+            ]
+            outs, sums = (torch.stack(x, -1) for x in zip(*found, strict=True))
+            out = (outs * sums.softmax(-1).unsqueeze(-2)).sum(-1).to(q.dtype).view(*q.shape[:3], -1)
             return out if hidden is None else out.masked_fill(hidden.mT, 0.0)
+
+    def _round(
+        self, q: Tensor, k: Tensor, v: Tensor, codes: Tensor, order: Tensor, place: Tensor, reach: int
+    ) -> tuple[Tensor, Tensor]:
+        """What tokens get from those that they first meet in this round, and the log-sum-exp of these scores.
+
+        Shapes: ``q (N, T, D)``, ``k (N, T, D)``, ``v (N, T, Dv)``; ``codes (N, n, T)`` of the rounds up to this one;
+        this round's ``order (N, T)``, the token in each slot, and ``place (N, T)``, the slot of each token. Returns
+        ``(N, T, Dv)`` and ``(N, T)``.
+        """
+        tokens = order.shape[1]
+        chunk = min(self.bucket_size, tokens)
+        row = torch.arange(len(order), device=order.device)[:, None]
+
+        def sort(x: Tensor) -> Tensor:  # (N, T, ·) to (N, C, chunk, ·), filled with zeros
+            return functional.pad(x[row, order], (0, 0, 0, -tokens % chunk)).unflatten(1, (-1, chunk))
+
+        def look(x: Tensor) -> Tensor:  # each chunk after the one before it: (N, C, 2 · chunk, ·)
+            return torch.cat((functional.pad(x, (0, 0, 0, 0, 1, 0))[:, :-1], x), 2)
+
+        by_slot = sort(codes.mT)
+        ahead = by_slot.movedim(3, 0).unsqueeze(4) - look(by_slot).movedim(3, 0).unsqueeze(3)
+        met = (ahead >= 0) & (ahead <= reach)  # (n, N, C, chunk, 2 · chunk)
+        counts = met[-1] & ~met[:-1].any(0)  # a pair counts in the first round in which it meets
+        slot = torch.arange(2 * chunk, device=order.device)
+        scores = (sort(q) @ look(sort(k)).mT).masked_fill(~counts, -math.inf)
+        scores = scores.masked_fill(slot == slot[chunk:, None], ITSELF)
+        out, logsumexp = scores.softmax(-1) @ look(sort(v)), scores.logsumexp(-1)
+        return out.flatten(1, 2)[row, place], logsumexp.flatten(1, 2)[row, place]
 
     def _buckets(self, tokens: int) -> int:
         return self.num_buckets or max(1, 2 * round(tokens / (2 * self.bucket_size)))
@@ -114,123 +145,3 @@ def _drawn(seed: int, rounds: int, size: int, count: int) -> Any:
     draw = torch.Generator().manual_seed(seed)
     axes = [torch.randn(size, count, generator=draw, device="cpu") for _ in range(rounds)]
     return torch.cat([x for one in axes for x in (one, -one)], 1).numpy()
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where the sorted tokens lie: in each round an empty chunk, on which its first chunk looks back, then its tokens.
-
-    ``tokens (P,)`` is the row of the token in each slot, among N · T; ``slots (N · T, R)`` is the inverse: each token's
-    slot in each round, counted from the second chunk on. In a round, a query sees a key of its window if its code is
-    the key's or at most ``width`` more. The last row of ``codes (R + 1, P)`` has codes of the slot's own round, those
-    before it the token's in earlier rounds, or −inf if there are no more or the slot is empty.
-    """
-
-    tokens: Tensor
-    slots: Tensor
-    codes: Tensor
-    width: int
-    chunk: int
-
-
-@torch.no_grad()
-def _sort(buckets: Tensor, last: int, chunk: int, causal: bool) -> _Layout:
-    """Sort tokens by bucket, then by position: ``buckets (N, R, T)``, numbers up to ``last``.
-
-    Codes count chunks, or slots under ``causal``, and leap by more than ``width`` from one bucket to the next.
-    """
-    batch, rounds, size = buckets.shape
-    order = buckets.argsort(dim=-1, stable=True)
-    rank = order.argsort(dim=-1)
-    width = chunk if causal else 1
-    exact = (width + 1) * (last + 1) + size < 2**24  # in float32
-    code = torch.empty_like(rank, dtype=torch.float32 if exact else torch.float64)
-    torch.add(rank if causal else rank // chunk, buckets, alpha=width + 1, out=code)
-    earlier = functional.pad(code, (0, 0, rounds, 0), value=-math.inf).unfold(1, rounds + 1, 1).permute(3, 0, 1, 2)
-    empty = chunk, -size % chunk
-    codes = functional.pad(earlier.gather(-1, order.expand_as(earlier)), empty, value=-math.inf).flatten(1)
-    # An empty slot names the first token of its own row, so that a NaN never spreads to another row.
-    tokens = functional.pad(order, empty) + torch.arange(0, batch * size, size, device=order.device)[:, None, None]
-    starts = torch.arange(0, tokens.numel(), tokens.shape[2], device=order.device).view(batch, 1, rounds)
-    slots = (rank.mT + starts).flatten(0, 1)
-    return _Layout(tokens.flatten(), slots, codes, width, chunk)
-
-
-@dataclass(frozen=True)
-class _Chunks:
-    """One call on rows of tokens, q, k and v side by side in ``x (N · T, n)``, tile by tile of chunks."""
-
-    x: Tensor
-    sizes: tuple[int, int, int]
-    layout: _Layout
-    scale: float
-
-    def forward(self) -> tuple[Tensor, Tensor]:
-        """The output ``(N · T, Dv)``, and the log-sum-exp ``(N · T, R)`` of what a token sees in each round."""
-        parts = []
-        for here, window in self.tiles():
-            q, k, v = self.x.index_select(0, self.layout.tokens[window]).split(self.sizes, 1)
-            scores = self.scores(q, k, here, window)
-            weights = scores.softmax(-1)
-            fast = in_tiles(self.x.device)  # several times as fast on a CPU, but four launches
-            logsumexp = scores.amax(-1) - weights.amax(-1).log() if fast else scores.logsumexp(-1)
-            parts.append(((weights @ self.windows(v)).flatten(0, 1), logsumexp.flatten()))
-        found, logsumexp = (x[0] if len(x) == 1 else torch.cat(x) for x in zip(*parts, strict=True))
-        slots, by_round = self.layout.slots, logsumexp[self.layout.slots]
-        out = functional.embedding_bag(slots, found, mode="sum", per_sample_weights=by_round.softmax(1))
-        return out, by_round
-
-    def backward(self, out: Tensor, by_round: Tensor, d_out: Tensor) -> tuple[Tensor]:
-        """The gradients of q, k and v side by side.
-
-        With the weights P = exp(S − base) / total of all rounds, and D the sum of dO ∘ O: dV = Pᵀ dO, dP = dO Vᵀ,
-        dS = P ∘ (dP − D), dQ = dS K, dK = dSᵀ Q.
-        """
-        tokens, chunk = self.layout.tokens, self.layout.chunk
-        base = by_round.amax(1, keepdim=True)
-        total = (by_round - base).exp().sum(1, keepdim=True)
-        by_token = base, total, (d_out * out).sum(-1, keepdim=True), d_out
-        gradient = self.x.new_zeros(len(tokens), self.x.shape[1])  # for each slot
-        dq, dk, dv = gradient.split(self.sizes, 1)
-        for here, window in self.tiles():
-            q, k, v = self.x.index_select(0, tokens[window]).split(self.sizes, 1)
-            low, whole, d_sum, d_rows = (x.index_select(0, tokens[here]).unflatten(0, (-1, chunk)) for x in by_token)
-            weights = exponential_(self.scores(q, k, here, window).sub_(low)).div_(whole)
-            d_scores = (d_rows @ self.windows(v).mT).sub_(d_sum).mul_(weights).mul_(self.scale)
-            dq[here] = (d_scores @ self.windows(k)).flatten(0, 1)
-            rows = q[chunk:].unflatten(0, (-1, chunk))
-            for to, part in ((dv, weights.mT @ d_rows), (dk, d_scores.mT @ rows)):
-                to[window][:-chunk] += part[:, :chunk].flatten(0, 1)
-                to[window][chunk:] += part[:, chunk:].flatten(0, 1)
-        return (functional.embedding_bag(self.layout.slots, gradient[chunk:], mode="sum"),)  # summed over rounds
-
-    def tiles(self) -> Iterator[tuple[slice, slice]]:
-        """The slots of some chunks, and of their windows: the same with one chunk before."""
-        chunk, slots = self.layout.chunk, len(self.layout.tokens)
-        step = chunk * max(1, tile_limit(SCORES, self.x.device) // (2 * chunk * chunk))
-        for start in range(chunk, slots, step):  # the first chunk of all is empty
-            stop = min(start + step, slots)
-            yield slice(start, stop), slice(start - chunk, stop)
-
-    def scores(self, q: Tensor, k: Tensor, here: slice, window: slice) -> Tensor:
-        """Scores ``(chunks, chunk, 2 · chunk)``, far below all others where a pair does not count in this round.
-
-        A token's score with itself lies between the two, so that no row is without a score.
-        """
-        codes, chunk, half = self.layout.codes, self.layout.chunk, self.layout.width / 2
-        queries = (codes[:, here].abs() - half).unflatten(1, (-1, chunk))
-        # ``off`` is at most ``half`` if a round sees the pair. On a CPU, arithmetic is much faster than comparisons.
-        off = (queries[..., None] - self.windows(codes[:, window], 1)[:, :, None]).abs_()
-        # 0 if this round is the first that sees the pair: there it counts.
-        unseen = torch.maximum(functional.softshrink(off[-1], half), half + 0.5 - off[:-1].amin(0))
-        rows = q[chunk:].unflatten(0, (-1, chunk))
-        scores = torch.baddbmm(unseen.to(q.dtype), rows, self.windows(k).mT, beta=NEVER, alpha=self.scale)
-        scores.diagonal(chunk, 1, 2).fill_(ITSELF)
-        return scores
-
-    def windows(self, x: Tensor, axis: int = 0) -> Tensor:
-        """What each chunk but the first looks at, itself and the one before: ``(…, chunks, 2 · chunk, …)``, a view."""
-        chunk, shape, stride = self.layout.chunk, list(x.shape), list(x.stride())
-        shape[axis : axis + 1] = [shape[axis] // chunk - 1, 2 * chunk]
-        stride[axis : axis + 1] = [chunk * stride[axis], stride[axis]]
-        return x.as_strided(shape, stride)

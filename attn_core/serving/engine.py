@@ -198,8 +198,11 @@ class Engine:
         if self.drafter is not None and self.scheduler.decoding(completion):
             limit = min(completion.room - 1, self.drafter.num_tokens)
             try:
-                drafts = self.drafter.propose(completion.tokens, limit)
-                completion.drafts = list(token_ids("drafts", drafts, self.model.config.vocab_size)[:limit])
+                drafts = list(self.drafter.propose(completion.tokens, limit))[:limit]
+                token_ids("drafts", [token for _, token in drafts], self.model.config.vocab_size)
+                for before, (parent, _) in enumerate(drafts):
+                    check_integer("drafts", parent, at_least=0, at_most=before)
+                completion.drafts = drafts
             except Exception as error:
                 completion.error = error
                 self._finish(completion, "error")
@@ -214,29 +217,33 @@ class Engine:
     def _read(self, begins: dict[Completion, int]) -> dict[Completion, list[int]]:
         """Read the batch, each request from a position on; the next tokens of those whose last token is in it."""
         tokens: dict[int, tuple[int, list[int]]] = {}
+        trees = {one.sequence: [parent for parent, _ in one.drafts] for one in begins if one.drafts}
         wanted: list[Completion] = []
         rows: list[int] = []
         count = 0
         for one, begin in begins.items():
             end = self.tables.length(one.sequence)
-            ids = [*one.tokens, *one.drafts][begin:end]
+            ids = [*one.tokens, *(token for _, token in one.drafts)][begin:end]
             tokens[one.sequence] = begin, ids
             count += len(ids)
             if end >= len(one):
                 wanted.append(one)
                 rows += range(count - 1 - len(one.drafts), count)
-        logits = self._paged.read(tokens, rows).split([1 + len(completion.drafts) for completion in wanted])
+        logits = self._paged.read(tokens, rows, trees).split([1 + len(completion.drafts) for completion in wanted])
         taken: dict[Completion, list[int]] = {}
+        paths: dict[int, tuple[int, list[int]]] = {}
         for completion, own in zip(wanted, logits, strict=True):
             taken[completion] = []
             try:
                 own = completion.adjusted(own)
                 check_logits(own)
-                taken[completion] = verify(completion.sampler or argmax, own, completion.drafts)
+                taken[completion], path = verify(completion.sampler or argmax, own, completion.drafts)
+                paths[completion.sequence] = len(completion) - 1, path
             except Exception as error:  # only this request's logits or sampler are bad: the others go on
                 completion.error = error
             self.drafted += len(completion.drafts)
             self.accepted += max(len(taken[completion]) - 1, 0)
+        self._paged.keep(paths)
         return taken
 
     def _extend(self, completion: Completion, ids: Sequence[int]) -> str | None:

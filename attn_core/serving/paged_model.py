@@ -46,13 +46,35 @@ class PagedModel:
             self.pools.append(pool(*sizes, dtype=keys.dtype, device=keys.device))
 
     @torch.no_grad()
-    def read(self, tokens: Mapping[int, tuple[int, Sequence[int]]], rows: Sequence[int]) -> Tensor:
+    def read(
+        self,
+        tokens: Mapping[int, tuple[int, Sequence[int]]],
+        rows: Sequence[int],
+        trees: Mapping[int, Sequence[int]] | None = None,
+    ) -> Tensor:
         """Read tokens of each sequence, ``{sequence: (position of the first, ids)}``, which the tables have room for.
 
+        Of a sequence in ``trees`` they are a tree, with these parents of all but the first (``PackedKVCache``).
         Returns the logits ``(len(rows), V)`` after these rows, of the tokens of all sequences one after the other.
         """
         ranges = {sequence: range(begin, begin + len(ids)) for sequence, (begin, ids) in tokens.items()}
-        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges, window=self.window)
+        caches = PackedKVCache.for_layers(self.tables, self.pools, ranges, window=self.window, trees=trees)
         packed = torch.tensor([token for _, ids in tokens.values() for token in ids], device=self.device)
         vectors = self.model.read(packed[:, None], caches)[:, 0]
         return self.model.embedding.logits(vectors[torch.tensor(rows, dtype=torch.long, device=self.device)])
+
+    def keep(self, paths: Mapping[int, tuple[int, Sequence[int]]]) -> None:
+        """Move the keys and values of a path through each tree to where those of a text would lie.
+
+        ``paths`` are ``{sequence: (slot of the first token, tokens of the path after it)}``, as the tree numbers them.
+        """
+        size, slots = self.tables.block_size, []
+        for sequence, (begin, path) in paths.items():
+            table = self.tables.table(sequence)
+            moves = [(begin + node, begin + depth) for depth, node in enumerate(path, 1) if node != depth]
+            slots += [[(table[i // size], i % size) for i in move] for move in moves]
+        if slots:
+            source, target = torch.tensor(slots, device=self.device).unbind(1)
+            for pool in self.pools:
+                keys, values, blocks = pool.read(source[:, 0])
+                pool.write(target, keys[blocks, :, source[:, 1]], values[blocks, :, source[:, 1]])

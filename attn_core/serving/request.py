@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from attn_core.cache.packed import ancestors
 from attn_core.contract import check_integer, is_number, kind, shown, token_ids
 from attn_core.decode import Sampler
 from attn_core.decode.pick import EOS
+from attn_core.serving.speculative import Drafts
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Completion:
     finish_reason: str | None = None
     error: Exception | None = None
     sequence: int = -1
-    drafts: list[int] = field(default_factory=list)
+    drafts: Drafts = field(default_factory=list)
     last_step: int = -1
     end: int | None = None
 
@@ -121,13 +123,14 @@ class Completion:
         return self.end is not None
 
     def adjusted(self, logits: Tensor) -> Tensor:
-        """Logits ``(K, V)`` of the next K tokens, with the bias and without ends that come too early."""
+        """Logits ``(K + 1, V)`` after the text and each draft, with the bias and without ends that come too early."""
         bias, ends = self.request.logit_bias, [i for i in self.request.stop_ids if i < logits.shape[-1]]
         early = self.request.min_tokens - len(self.ids)
         if bias or (ends and early > 0):
             logits = logits.clone()
             logits[:, list(bias)] += torch.tensor(list(bias.values()), dtype=logits.dtype, device=logits.device)
-            logits[: max(early, 0), ends] = -math.inf
+            depths = ancestors([parent for parent, _ in self.drafts]).sum(-1)
+            logits[(depths <= early).nonzero().to(logits.device), ends] = -math.inf
         return logits
 
     def _decoded(self, ids: list[int]) -> str:

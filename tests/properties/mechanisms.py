@@ -215,6 +215,5 @@ MECHANISMS: dict[str, Mechanism] = {
         within_buckets,
         PER_KEY | {"shared": True},
         weights=None,  # it never has whole rows
-        derivatives="first",
     ),
 }

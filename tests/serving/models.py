@@ -1,6 +1,7 @@
 """Small models in float64, whose logits differ by far more than rounding, and what the plain loop makes of them."""
 
 import functools
+import random
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,22 @@ class Guesses(PromptLookup):
 
     def propose(self, tokens, limit):
         count = min(limit, self.num_tokens)
-        return generate(self.model, [tokens], max_new_tokens=count, end_ids=())[0].ids if count else []
+        return list(enumerate(generate(self.model, [tokens], max_new_tokens=count, end_ids=())[0].ids if count else []))
+
+
+@dataclass(frozen=True)
+class Trees(Guesses):
+    """Random trees, with what the model would write somewhere in them, and wrong tokens before, beside and below it."""
+
+    def propose(self, tokens, limit):
+        draw, right, drafts, end = random.Random(str(tokens)), super().propose(tokens, limit), [], 0
+        for number in range(1, len(right) + 1):
+            if draw.random() < 0.6:
+                drafts.append((end, right.pop(0)[1]))
+                end = number
+            else:
+                drafts.append((draw.randrange(number), draw.randrange(VOCAB)))
+        return drafts
 
 
 @functools.cache

@@ -9,14 +9,14 @@ import torch
 from attn_core.cache import StreamingWindow
 from attn_core.decode import Sampler
 from attn_core.serving import Engine, PromptLookup, Request
-from tests.serving.models import Guesses, plain, shared_model, small_model
+from tests.serving.models import Guesses, Trees, plain, shared_model, small_model
 
 OTHER = small_model(0, num_layers=1)
 PARTS = ("/attn_core/serving/", "/attn_core/cache/block_tables", "/attn_core/evaluation")
 GOOD = Request([3, 5, 7], 9)
 SETTINGS = {
     "plain": {"num_blocks": 6},
-    "lookup": {"num_blocks": 6, "drafter": PromptLookup(2)},
+    "trees": {"num_blocks": 6, "drafter": Trees(2, model=shared_model())},
     "guesses, window": {"num_blocks": 9, "drafter": Guesses(2, model=OTHER), "window": StreamingWindow(4, 1)},
 }
 
@@ -138,7 +138,7 @@ class Failing(PromptLookup):
 
 class Senseless(PromptLookup):
     def propose(self, tokens, limit):
-        return [99] if tokens[0] == 4 else super().propose(tokens, limit)
+        return [(0, 99)] if tokens[0] == 4 else super().propose(tokens, limit)
 
 
 class FailingSampler(Sampler):

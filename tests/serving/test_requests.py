@@ -12,6 +12,13 @@ from tests.serving.models import Guesses, shared_model, small_model
 OTHER = small_model(0, num_layers=1)
 
 
+class Beside(PromptLookup):
+    """A chain that has a wrong guess beside its first token, so that its tokens are deeper than they look."""
+
+    def propose(self, tokens, limit):
+        return [(0, 5), (0, 4), (2, 4), (3, 4), (4, 4)][:limit]
+
+
 def served(requests, **options):
     engine = Engine(shared_model(), num_blocks=40, block_size=4, **options)
     completions = [engine.add(request) for request in requests]
@@ -44,7 +51,9 @@ def test_text_and_stream_end_before_the_stop_string(begin, length, drafter):
 
 
 @pytest.mark.parametrize("sampler", [None, Sampler()])
-@pytest.mark.parametrize("drafter", [None, PromptLookup(3), Guesses(3, model=OTHER)], ids=["none", "lookup", "model"])
+@pytest.mark.parametrize(
+    "drafter", [None, PromptLookup(3), Guesses(3, model=OTHER), Beside(5)], ids=lambda drafter: type(drafter).__name__
+)
 def test_biases_and_a_least_number_of_tokens_hold_for_every_way_to_choose(sampler, drafter):
     bias = {token: -math.inf if token % 2 else 30.0 for token in range(5)}
     for seed in range(3):
