@@ -23,7 +23,13 @@ from recorded.bahdanau import rounded
 from recorded.serving import lengths
 
 SEEDS = (0, 1, 2)
-MODEL = {"vocab_size": 1_000, "model_dim": 256, "num_heads": 4, "num_layers": 6, "feed_forward_dim": 1_024}
+MODEL: dict[str, Any] = {
+    "vocab_size": 1_000,
+    "model_dim": 256,
+    "num_heads": 4,
+    "num_layers": 6,
+    "feed_forward_dim": 1_024,
+}
 REQUESTS, PROMPT_MEAN, LONGEST_PROMPT, ANSWER_MEAN, LONGEST_ANSWER = 100, 128, 1_024, 32, 128
 BUDGETS = {"chunks": 128, "whole prompts": 2_048}
 SHARES = (0.4, 0.7, 0.95)
