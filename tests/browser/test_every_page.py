@@ -63,7 +63,7 @@ def test_a_page_in_a_wide_window(visit, path):
     page, widgets = seen.page, len(site.parsed(path).select(".attn-static"))
     scroll_through(page)
     found = page.evaluate(BROKEN)
-    if path in site.chapters():
+    if site.parsed(path).select("article .math"):
         page.wait_for_selector("article mjx-container mjx-math", state="attached")
         page.evaluate("() => MathJax.startup.promise")
         found += page.evaluate(FORMULAS)
