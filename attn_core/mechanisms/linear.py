@@ -16,26 +16,6 @@ CHUNK, CHANNEL_CHUNK = 64, 16
 """Tokens in a chunk at most; the second, if each channel has its own decay: that takes a tensor (chunk, chunk, D)."""
 
 
-def linear_attention_plain(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    log_decay: Tensor | None = None,
-    beta: Tensor | None = None,
-    state: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What ``linear_attention`` computes, token by token."""
-    outs = []
-    state = k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state
-    for t in range(k.shape[2]):
-        one = (None if x is None else x[:, :, t] for x in (log_decay, beta))
-        out, state = linear_attention_step(q[:, :, t], k[:, :, t], v[:, :, t], state, *one, scale=scale)
-        outs.append(out)
-    return torch.stack(outs, 2), state
-
-
 def linear_attention_step(
     q: Tensor,
     k: Tensor,

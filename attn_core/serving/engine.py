@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from attn_core.cache import BlockPool, StreamingWindow
-from attn_core.contract import check_integer, kind, token_ids
+from attn_core.contract import check_integer, kind, shown, token_ids
 from attn_core.decode import Sampler, argmax
 from attn_core.decode.pick import check_logits
 from attn_core.evaluation import evaluating
@@ -199,6 +199,8 @@ class Engine:
             limit = min(completion.room - 1, self.drafter.num_tokens)
             try:
                 drafts = list(self.drafter.propose(completion.tokens, limit))[:limit]
+                if not all(isinstance(one, tuple) and len(one) == 2 for one in drafts):
+                    raise ValueError(f"drafts: expected pairs (parent, token), got {shown(drafts)}")
                 token_ids("drafts", [token for _, token in drafts], self.model.config.vocab_size)
                 for before, (parent, _) in enumerate(drafts):
                     check_integer("drafts", parent, at_least=0, at_most=before)

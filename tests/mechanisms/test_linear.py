@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from attn_core import linear_attention
 from attn_core.mechanisms import linear
-from attn_core.mechanisms.linear import linear_attention_plain
+from attn_core.mechanisms.linear import linear_attention_step
 from tests import reference
 
 FAMILY = {
@@ -18,6 +18,17 @@ FAMILY = {
     "a decay an entry and the delta rule": ("entry", True),
 }
 family = pytest.mark.parametrize(("decay", "delta"), FAMILY.values(), ids=FAMILY)
+
+
+def token_by_token(q, k, v, *, log_decay=None, beta=None, state=None, scale=None):
+    """What ``linear_attention`` computes, one step after the other."""
+    outs = []
+    state = k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state
+    for t in range(k.shape[2]):
+        one = (None if x is None else x[:, :, t] for x in (log_decay, beta))
+        out, state = linear_attention_step(q[:, :, t], k[:, :, t], v[:, :, t], state, *one, scale=scale)
+        outs.append(out)
+    return torch.stack(outs, 2), state
 
 
 def draw(tokens, decay, delta, *, dtype=torch.float64, most=3.0):
@@ -48,7 +59,7 @@ def with_gradients(function, tensors, options):
 def test_chunks_give_what_tokens_one_by_one_give(tokens, decay, delta):
     tensors, options = draw(tokens, decay, delta)
     for one, other in zip(
-        *(with_gradients(f, tensors, options) for f in (linear_attention, linear_attention_plain)), strict=True
+        *(with_gradients(f, tensors, options) for f in (linear_attention, token_by_token)), strict=True
     ):
         torch.testing.assert_close(one, other)
 
@@ -58,9 +69,7 @@ def test_chunks_give_what_tokens_one_by_one_give(tokens, decay, delta):
 def test_a_decay_that_erases_everything_leaves_the_decays_beside_it(decay, delta, reset):
     tensors, options = draw(100, decay, delta, dtype=torch.float32, most=0.5)
     options["log_decay"][:, :, [10, 70]] = reset
-    for one, other in zip(
-        linear_attention(*tensors, **options), linear_attention_plain(*tensors, **options), strict=True
-    ):
+    for one, other in zip(linear_attention(*tensors, **options), token_by_token(*tensors, **options), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
@@ -69,7 +78,7 @@ def test_the_states_are_those_of_the_matrices_of_the_papers(decay, delta):
     (q, k, v), options = draw(9, decay, delta)
     states = reference.linear_states(k, v, **options)
     wanted = [x[:, :, t].unflatten(1, (2, 2)) @ states[t] / 8**0.5 for x in (q,) for t in range(9)]
-    out, last = linear_attention_plain(q, k, v, **options)
+    out, last = token_by_token(q, k, v, **options)
     torch.testing.assert_close(out, torch.stack([x.flatten(1, 2) for x in wanted], 2))
     torch.testing.assert_close(last, states[-1])
 
