@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -136,9 +137,12 @@ class Failing(PromptLookup):
         return super().propose(tokens, limit)
 
 
+@dataclass(frozen=True)
 class Senseless(PromptLookup):
+    drafts: tuple = ((0, 99),)
+
     def propose(self, tokens, limit):
-        return [(0, 99)] if tokens[0] == 4 else super().propose(tokens, limit)
+        return self.drafts if tokens[0] == 4 else super().propose(tokens, limit)
 
 
 class FailingSampler(Sampler):
@@ -153,6 +157,8 @@ class FailingSampler(Sampler):
         ({"decode": lambda ids: {}[0]}, Request([4], 9, stop_strings=["a"]), "0"),
         ({"drafter": Failing()}, Request([4], 9, stop_ids=()), "no draft"),
         ({"drafter": Senseless()}, Request([4], 9, stop_ids=()), "drafts: expected token ids from 0 to 12, got 99"),
+        ({"drafter": Senseless(drafts=(5,))}, Request([4], 9, stop_ids=()), "drafts: expected pairs"),
+        ({"drafter": Senseless(drafts=((1, 5),))}, Request([4], 9, stop_ids=()), "drafts"),
         ({}, Request([4], 9, FailingSampler()), "no draw"),
         ({}, Request([4], 9, logit_bias=dict.fromkeys(range(13), -torch.inf)), "logits: expected a finite greatest"),
     ],
