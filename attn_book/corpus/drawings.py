@@ -50,7 +50,10 @@ CELLS = 4
 
 _CELL = SIZE // CELLS
 _TILE = _CELL - 2  # the side of the square that an object fills, anywhere in its cell
-_PAPER, _GREY, _FRAME = 0.95, (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
+PAPER = 0.95
+"""The value of the paper, in each of red, green and blue."""
+
+_GREY, _FRAME = (0.62, 0.62, 0.62), (0.1, 0.1, 0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +111,7 @@ def centred(images: Tensor) -> Tensor:
     """
     if not isinstance(images, Tensor) or not images.dtype.is_floating_point:
         raise ValueError(f"images: expected a floating tensor, got {kind(images)}")
-    return (images - _PAPER) / 0.25
+    return (images - PAPER) / 0.25
 
 
 class DrawingBatches(EpochBatches[Batch]):
@@ -218,14 +221,14 @@ def _draw(
     lefts, tops = columns * _CELL + jitter[..., 0], rows * _CELL + jitter[..., 1]
 
     named = 1 if marked else objects
-    images = torch.full((count, SIZE, SIZE, 3), _PAPER)
+    images = torch.full((count, SIZE, SIZE, 3), PAPER)
     masks = torch.zeros(count, named, SIZE, SIZE, dtype=torch.bool)
     every = torch.arange(count)[:, None, None]
     if marked:
         frame = functional.pad(torch.zeros(_CELL - 2, _CELL - 2), (1, 1, 1, 1), value=1.0).expand(count, -1, -1)
-        _paste(images, frame, columns[:, 0] * _CELL, rows[:, 0] * _CELL, torch.tensor(_FRAME).expand(count, 3))
+        paste(images, frame, columns[:, 0] * _CELL, rows[:, 0] * _CELL, torch.tensor(_FRAME).expand(count, 3))
     for k in range(drawn):
-        ys, xs = _paste(images, covered[:, k], lefts[:, k], tops[:, k], inks[:, k])
+        ys, xs = paste(images, covered[:, k], lefts[:, k], tops[:, k], inks[:, k])
         if k < named:
             masks[every, k, ys, xs] = covered[:, k] >= 0.5
     images += noise * torch.randn(images.shape, generator=generator)
@@ -235,7 +238,7 @@ def _draw(
     return Drawings(images, masks, colours, shapes, tuple(_caption(*picture) for picture in words))
 
 
-def _paste(images: Tensor, tiles: Tensor, lefts: Tensor, tops: Tensor, inks: Tensor) -> tuple[Tensor, Tensor]:
+def paste(images: Tensor, tiles: Tensor, lefts: Tensor, tops: Tensor, inks: Tensor) -> tuple[Tensor, Tensor]:
     """Paint ink on each picture, in place, as far as its tile ``(N, n, n)`` covers each pixel.
 
     Returns the rows and the columns of the painted pixels, which together index ``(N, n, n)`` of them.
@@ -287,6 +290,15 @@ def _checked(
         raise ValueError(f"objects: expected {CELLS**2} at most with distractors, got {objects + distractors}")
     if not (is_number(noise) and math.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise: expected a finite number of at least 0, got {noise!r}")
+    return wanted_pairs(pairs, objects)
+
+
+def wanted_pairs(pairs: Collection[tuple[str, str]], objects: int) -> Tensor:
+    """The pairs of a colour and a shape as indices ``(P, 2)``, sorted and each once.
+
+    Raises:
+        ValueError: if a pair is unknown, or there are fewer than ``objects``.
+    """
     for pair in pairs if isinstance(pairs, Iterable) else [pairs]:
         if not (isinstance(pair, tuple) and len(pair) == 2 and pair[0] in COLOURS and pair[1] in SHAPES):
             raise ValueError(f"pairs: expected (colour, shape) out of COLOURS and SHAPES, got {pair!r}")

@@ -1,4 +1,4 @@
-"""A trained translator as JSON, with eight bits a weight so that it fits into a page, and a model of those weights."""
+"""Trained translators and painters as JSON, with eight bits a weight so that they fit into a page, and back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attn_book.data import Vocab
+from attn_book.painter import Painter
 from attn_core.contract import kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.multi_head import MultiHeadAttention
@@ -44,7 +45,38 @@ def export_translator(model: nn.Module, source_vocab: Vocab, target_vocab: Vocab
             got = f"{len(vocab)} words" if isinstance(vocab, Vocab) else kind(vocab)
             raise ValueError(f"{name}: expected a Vocab of {size} words, as the model's, got {got}")
     words = {"source": list(source_vocab.tokens), "target": list(target_vocab.tokens)}
-    return settings | words | {"weights": {name: _stored(name, x) for name, x in model.named_parameters()}}
+    return settings | words | {"weights": _stored_weights(model)}
+
+
+def export_painter(model: Painter, vocab: Vocab) -> dict[str, Any]:
+    """Return a trained painter as plain data that JSON can hold and `painter_model.js` can run.
+
+    The weights are stored as by `export_translator`; `load_painter` returns a model of them.
+
+    Raises:
+        ValueError: if the model is no `Painter`, the vocabulary's size differs from the model's, or a weight is not
+            finite.
+    """
+    if not isinstance(model, Painter):
+        raise ValueError(f"model: expected a Painter, got {kind(model)}")
+    size = model.caption.config.vocab_size
+    if not isinstance(vocab, Vocab) or len(vocab) != size:
+        got = f"{len(vocab)} words" if isinstance(vocab, Vocab) else kind(vocab)
+        raise ValueError(f"vocab: expected a Vocab of {size} words, as the model's, got {got}")
+    settings = {"patch": model.patch_size, "heads": model.num_heads, "layers": len(model.blocks)}
+    return settings | {"dim": model.inward.out_features, "words": list(vocab.tokens), "weights": _stored_weights(model)}
+
+
+def load_painter(exported: dict[str, Any]) -> tuple[Painter, dict[str, int]]:
+    """Return the model whose weights `export_painter` stored, and the id of each word."""
+    words = exported["words"]
+    sizes = {"dim": exported["dim"], "num_heads": exported["heads"], "num_layers": exported["layers"]}
+    model = Painter(len(words), **sizes, patch_size=exported["patch"])
+    stored = exported["weights"]
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(_opened(stored[name], parameter.shape))
+    return model.eval(), {word: number for number, word in enumerate(words)}
 
 
 def dequantised(model: _Model) -> _Model:
@@ -77,6 +109,21 @@ def _stored(name: str, weight: Tensor) -> dict[str, str]:
         return {"values": _text(weight.detach().float().cpu())}
     codes, scales = _quantised(name, weight)
     return {"codes": _text(codes.to(torch.int8)), "scales": _text(scales)}
+
+
+def _stored_weights(model: nn.Module) -> dict[str, dict[str, str]]:
+    return {name: _stored(name, x) for name, x in model.named_parameters()}
+
+
+def _opened(stored: dict[str, str], shape: torch.Size) -> Tensor:
+    """What `_stored` was given, as far as eight bits hold it."""
+
+    def numbers(name: str, dtype: torch.dtype) -> Tensor:
+        return torch.frombuffer(bytearray(base64.b64decode(stored[name])), dtype=dtype)
+
+    if "values" in stored:
+        return numbers("values", torch.float32).view(shape)
+    return numbers("codes", torch.int8).view(shape) * numbers("scales", torch.float32)[:, None]
 
 
 def _check_finite(name: str, weight: Tensor) -> None:
