@@ -39,7 +39,7 @@ class PainterBlock(nn.Module):
         nn.init.zeros_(self.cross_attention.out.weight)  # a block begins by not reading the caption
 
     def forward(self, x: Tensor, time: Tensor, caption: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
-        """``caption (B, T, C)`` holds vectors of tokens; ``mask`` and ``bias`` belong to the scores of cross-attention."""
+        """``caption (B, T, C)`` holds vectors of tokens; ``mask`` and ``bias`` are those of cross-attention."""
         scale, shift, gate, scale_2, shift_2, gate_2 = (time + self.time).unsqueeze(2).unbind(1)
         x = x + gate * self.attention(self.norms[0](x) * (1 + scale) + shift)
         x = x + self.cross_attention(self.norms[1](x), caption, mask=mask, bias=bias)
@@ -49,8 +49,8 @@ class PainterBlock(nn.Module):
 class Painter(nn.Module):
     """From a noisy picture, its time and a caption to the clean picture, all in patches ``(B, N, 3·P²)``.
 
-    A picture of 32 × 32 pixels has N = (32/P)² patches. The caption passes one encoder layer, and each of ``num_layers``
-    blocks reads the result.
+    A picture of 32 × 32 pixels has N = (32/P)² patches. The caption passes one encoder layer, and each of the
+    ``num_layers`` blocks reads the result.
 
     Raises:
         ValueError: if a size is not a positive integer, or ``patch_size`` does not divide 32.
@@ -93,8 +93,8 @@ class Painter(nn.Module):
     ) -> Tensor:
         """The clean patches ``(B, N, 3·P²)``, as far as the model can tell.
 
-        ``time (B,)`` goes from 0, where ``noisy`` is noise, to 1, where it is the picture. ``captions (B, T)`` holds ids
-        of which the first ``lengths (B,)`` are true. ``bias (B, T)`` is added to every score of a token in every block:
+        ``time (B,)`` goes from 0, where ``noisy`` is noise, to 1, where it is the picture. ``captions (B, T)`` holds
+        ids of which the first ``lengths (B,)`` are true. ``bias (B, T)`` is added to every score of a token in every block:
         log 2 doubles its weight beside the others, −∞ hides it.
         """
         rates = torch.exp(-math.log(1000) * torch.arange(FREQUENCIES, device=time.device) / FREQUENCIES)
@@ -144,7 +144,8 @@ def flow_loss(
     ``pictures`` are patches. Noise and picture are mixed at times drawn between 0 and 1, most near the middle. One
     caption in ten is left empty, for guidance.
 
-    Source: Lipman et al. 2023, Liu et al. 2023 (flow matching); Esser et al. 2024 (times); Ho and Salimans 2021 (empty).
+    Source: Lipman et al. 2023, Liu et al. 2023 (flow matching); Esser et al. 2024 (times); Ho and Salimans 2021
+    (empty captions).
     """
     batch = len(pictures)
     noise = torch.randn(pictures.shape, generator=generator)

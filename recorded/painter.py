@@ -1,6 +1,6 @@
 """A painter learns from captions of one or two shapes, and its pictures, its maps and its edits are judged.
 
-The weights, eight bits each, go to `results/painter/model.json`, which the page runs; everything is measured with these.
+The weights, eight bits each, go to `results/painter/model.json`, which the page runs; all scores are theirs.
 """
 
 import json
@@ -87,7 +87,7 @@ def found_by_words(model: Painter, ids_of: dict[str, int], data: Arrangements, t
 
 def run(folder: Path) -> dict[str, Any]:
     """Train, export, and judge what was exported."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # so that a run is the same on any number of cores
     data = draw_arrangements(TRAINED, seed=1)
     vocab = Vocab(data.captions)
     model, losses = train(data, vocab, SEEDS[0])

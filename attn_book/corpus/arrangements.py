@@ -29,7 +29,8 @@ class Arrangements:
 
     ``images (N, 3, 32, 32)`` are float32 from 0 to 1. ``masks (N, 2, 32, 32)`` are True on each object. ``colours`` and
     ``shapes``, both ``(N, 2)``, are indices into ``COLOURS`` and ``SHAPES``, and ``relations (N,)`` into ``RELATIONS``;
-    where a picture has one object, the mask of the second is empty and its indices are −1. ``captions`` holds the words.
+    where a picture has one object, the mask of the second is empty and its indices are −1. ``captions`` holds the
+    words.
     """
 
     images: Tensor
@@ -124,7 +125,7 @@ def recognise(images: Tensor) -> list[list[Seen]]:
     """The objects of each picture ``(N, 3, 32, 32)``, cell by cell.
 
     Each cell is compared with every object in each size and place, and with empty paper; the nearest, by the squares of
-    the differences, is taken. A cell of noise is therefore recognised as something, and right by chance in one of 64 cases.
+    the differences, is taken. A cell of noise is therefore recognised as something, by chance the right one of 64.
 
     Raises:
         ValueError: if the images are not floating tensors of that shape.
