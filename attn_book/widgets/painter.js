@@ -9,7 +9,7 @@ const TEXT = {
       words.length > 1
         ? say("{words} are not among the {count} words that this model knows.", values)
         : say("{words} is not among the {count} words that this model knows.", values);
-    return `${told} ${say("It knows: {list}.", { list: known.join(", ") })}`;
+    return [told, say("It knows: {list}.", { list: known.join(", ") })].join(" ");
   },
   long: (count) => say("A caption has at most {count} words.", { count }),
   noise: say("Noise, before the first step"),
@@ -73,8 +73,8 @@ function draw({ model, listen, signal }) {
     const [picture, told] = [canvas(), make("figcaption", {})];
     return { picture, told, box: make("figure", { class: `attn-${name}` }, picture, told) };
   };
-  const field = makeField(words, listen, () => updateField(), () => start());
-  const asked = part("asked", make("label", {}, span("name", TEXT.caption), field.box), button(TEXT.paint, () => start(), "attn-main"));
+  const field = makeField(words, listen, () => updateField(), () => send());
+  const asked = part("asked", make("label", {}, span("name", TEXT.caption), field.box), button(TEXT.paint, () => send(), "attn-main"));
   const wrong = output("unknown");
   const samples = part("samples", span("hint", TEXT.samples));
   const printed = make("p", { class: "attn-printed" });
@@ -118,9 +118,8 @@ function draw({ model, listen, signal }) {
     field.input.setAttribute("aria-invalid", alone.length > 0 || isLong);
   }
 
-  // A painting of the caption that is typed, which has not begun. The words of the same caption keep their factors.
-  function begin() {
-    const list = typed();
+  // A painting of these words, which has not begun. The words of the same caption keep their factors.
+  function begin(list) {
     const isSame = run?.words.join(" ") === list.join(" ");
     const factors = isSame ? run.factors : [1, ...list.map(() => 1)]; // <bos> comes first
     const from = keep.checked && last ? last : null;
@@ -158,22 +157,17 @@ function draw({ model, listen, signal }) {
   }
 
   // Before anything is painted: the noise, and what the model makes of it at first.
-  function prepare() {
-    begin();
+  function prepare(list) {
+    begin(list);
     advance();
     run.states.length = 1;
     update();
   }
 
-  // Paints what is typed. The browser shows each step before the next begins; another painting ends this one.
-  async function start() {
-    if (!typed().length || typed().length > LONGEST || strangers().length) return updateField(true);
-    given = field.input.value;
-    begin();
+  // Paints these words. The browser shows each step before the next begins; another painting ends this one.
+  async function start(list) {
+    begin(list);
     const own = run;
-    model.set("caption", given);
-    model.save_changes();
-    updateField();
     while (advance()) {
       at = own.states.length - 1;
       update();
@@ -183,11 +177,20 @@ function draw({ model, listen, signal }) {
     finish();
   }
 
-  // What is set repaints the same caption from the same noise, once something has been painted.
+  // Takes what is typed as the caption.
+  function send() {
+    if (!typed().length || typed().length > LONGEST || strangers().length) return updateField(true);
+    given = field.input.value;
+    updateField();
+    start(typed());
+    model.set("caption", given);
+    model.save_changes();
+  }
+
+  // What is set acts on the same caption: at once on what is painted, or on what is going to be.
   function repaint() {
-    if (run.states.length === 1) return prepare();
-    field.input.value = given;
-    start();
+    if (run.states.length > 1) start(run.words);
+    else prepare(run.words);
   }
 
   function show(k) {
@@ -203,7 +206,7 @@ function draw({ model, listen, signal }) {
     if (model.get("caption") === given) return;
     given = field.input.value = model.get("caption");
     updateField();
-    prepare();
+    prepare(typed());
   }
 
   // For each word of the caption its map, to press, and what its weights are multiplied by.
@@ -288,7 +291,7 @@ function draw({ model, listen, signal }) {
     followCaption(); // it may have changed before the widget came onto the page
     // Paper shows a picture, and cannot wait for one that is painted step by step.
     if (isPrinted() && run.states.length <= STEPS) {
-      begin();
+      begin(run.words);
       while (advance()) at = run.states.length - 1;
       finish();
     }
@@ -299,7 +302,7 @@ function draw({ model, listen, signal }) {
     if (!text.split(/\s+/u).every((word) => ids.has(word))) continue;
     const sample = () => {
       field.input.value = text;
-      start();
+      send();
     };
     samples.append(button(text, sample));
   }

@@ -51,7 +51,7 @@ class TextToImage(StaticWidget):
     Source: Hertz et al. 2022 (maps of words, their weights, attention weights of another caption).
     """
 
-    _esm = Joined("page.js", "painter_model.js", "translator_field.js", "painter.js")
+    _esm = Joined("page.js", "painter_numbers.js", "painter_model.js", "translator_field.js", "painter.js")
     _css = Joined("page.css", "painter.css")
 
     exported = traitlets.TraitType[Any, Any]({}).tag(sync=True, static=True)
@@ -107,8 +107,8 @@ class TextToImage(StaticWidget):
             looks.append(f"{word} in row {row + 1}, column {column + 1} ({float(one.max()):.2f})")
         steps = ", ".join(map(str, _SHOWN))
         return (
-            f"A painter that runs in this page. Caption: {' '.join(words)}. The picture after {steps} steps, from noise "
-            f"to what is painted, and a map for each word. Greatest weights in step {_MAPS}: {'; '.join(looks)}."
+            f"A painter that runs in this page. Caption: {' '.join(words)}. The picture after {steps} steps, from "
+            f"noise to what is painted, and a map for each word. Greatest weights in step {_MAPS}: {'; '.join(looks)}."
         )
 
     def picture(self) -> bytes:
@@ -119,7 +119,7 @@ class TextToImage(StaticWidget):
         with plots.style():
             figure = Figure(figsize=(6.4, 3.1), dpi=80)
             figure.suptitle(plots.visible(" ".join(words), 80), fontsize=11, x=0.02, ha="left", parse_math=False)
-            above, below = figure.subfigures(2, 1, height_ratios=(1.9, 1.2))
+            (above,), (below,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.9, 1.2))
             for step, image, axes in zip(_SHOWN, images, above.subplots(1, len(_SHOWN)), strict=True):
                 axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
                 axes.set_title(f"step {step}" if step else "noise", fontsize=9)
