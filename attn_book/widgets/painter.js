@@ -25,8 +25,8 @@ const TEXT = {
   factor: (word) => say("Weight of “{word}”", { word }),
   hint: say("Press a word to lay its map over the picture. The number is its greatest weight; × multiplies its weights."),
   laid: (word, weight) => say("Bright patches attend to “{word}”; the greatest weight is {weight}.", { word, weight }),
-  done: (caption, values) =>
-    say("Painted “{caption}” in {steps} steps and {seconds} s, with noise {seed} and guidance {guidance}.", { caption, ...values }),
+  done: (values) =>
+    say("Painted “{caption}” in {steps} steps and {seconds} s, with noise {seed} and guidance {guidance}.", values),
   kept: (caption) => say("It kept the places of “{caption}” for its first {steps} steps.", { caption, steps: KEPT }),
   lost: (caption) => say("It could not keep the places of “{caption}”, which has another number of words.", { caption }),
 };
@@ -39,7 +39,8 @@ const SAMPLES = [
   "a yellow triangle below a purple cross",
   "a cyan ring",
 ];
-// Steps of a painting, and those that use the weights of the last one if its places are kept; words of a caption, as in painter.py.
+// Steps of a painting, and those that use the weights of the last one if its places are kept; words of a caption. The
+// first and the last as in painter.py.
 const [STEPS, KEPT, LONGEST] = [20, 12, 12];
 const FACTORS = [0, 1, 2, 4];
 const [VEIL, VEIL_SHARE] = [[16, 18, 26], 0.82]; // the colour over what does not attend to a word, and how much of it
@@ -74,7 +75,8 @@ function draw({ model, listen, signal }) {
     return { picture, told, box: make("figure", { class: `attn-${name}` }, picture, told) };
   };
   const field = makeField(words, listen, () => updateField(), () => send());
-  const asked = part("asked", make("label", {}, span("name", TEXT.caption), field.box), button(TEXT.paint, () => send(), "attn-main"));
+  const label = make("label", {}, span("name", TEXT.caption), field.box);
+  const asked = part("asked", label, button(TEXT.paint, () => send(), "attn-main"));
   const wrong = output("unknown");
   const samples = part("samples", span("hint", TEXT.samples));
   const printed = make("p", { class: "attn-printed" });
@@ -107,7 +109,8 @@ function draw({ model, listen, signal }) {
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
   // As read_caption in painter.py: what is not known as it stands is written small.
-  const typed = () => field.input.value.split(/\s+/u).filter(Boolean).map((word) => (ids.has(word) ? word : word.toLowerCase()));
+  const pieces = () => field.input.value.split(/\s+/u).filter(Boolean);
+  const typed = () => pieces().map((word) => (ids.has(word) ? word : word.toLowerCase()));
   const strangers = () => [...new Set(typed())].filter((word) => !ids.has(word));
   const spoken = (list) => list.map(shown).join(" ");
 
@@ -129,7 +132,8 @@ function draw({ model, listen, signal }) {
       ids: list.map((word) => ids.get(word)), noise, steps: STEPS, guidance: settings.guidance, factors: [...factors],
       kept: (k) => (k < KEPT ? source?.weights[k] : undefined),
     });
-    run = { words: list, factors, used: [...factors], from, source, steps, states: [noise], found: [], weights: [], seconds: 0 };
+    const seen = { states: [noise], found: [], weights: [], seconds: 0 };
+    run = { words: list, factors, used: [...factors], from, source, steps, ...seen };
     at = 0;
     if (!isSame) fill();
     tell(told, "");
@@ -149,8 +153,9 @@ function draw({ model, listen, signal }) {
 
   function finish() {
     last = run;
-    const values = { steps: STEPS, seconds: run.seconds.toFixed(1), seed: settings.seed, guidance: settings.guidance };
-    const parts = [TEXT.done(spoken(run.words), values)];
+    const { seed, guidance } = settings;
+    const values = { caption: spoken(run.words), steps: STEPS, seconds: run.seconds.toFixed(1), seed, guidance };
+    const parts = [TEXT.done(values)];
     if (run.source) parts.push(TEXT.kept(spoken(run.source.words)));
     else if (run.from) parts.push(TEXT.lost(spoken(run.from.words)));
     tell(told, parts.join(" "));
@@ -240,7 +245,8 @@ function draw({ model, listen, signal }) {
         const patch = Math.floor(y / size) * across + Math.floor(x / size);
         const veil = map ? VEIL_SHARE * (1 - map[patch] / top) : 0;
         for (let c = 0; c < 3; c++) {
-          const value = 127.5 * (1 + within(patches[patch * engine.pixels + (c * size + (y % size)) * size + (x % size)], -1, 1));
+          const place = patch * engine.pixels + (c * size + (y % size)) * size + (x % size);
+          const value = 127.5 * (1 + within(patches[place], -1, 1));
           image.data[4 * (y * side + x) + c] = value * (1 - veil) + VEIL[c] * veil;
         }
         image.data[4 * (y * side + x) + 3] = 255;

@@ -63,8 +63,11 @@ function openPainter({ patch, heads, layers, dim, words, weights }) {
     const shared = modulation(late(early(waves).map(silu)).map(silu));
     return blocks.map((block) => {
       const changes = plus(shared, block.time);
-      const part = (k) => changes.subarray(k * dim, (k + 1) * dim);
-      return { scales: [0, 3].map((k) => part(k).map((value) => value + 1)), shifts: [part(1), part(4)], gates: [part(2), part(5)] };
+      const [scale, shift, gate, scale2, shift2, gate2] = [0, 1, 2, 3, 4, 5].map((k) =>
+        changes.subarray(k * dim, (k + 1) * dim),
+      );
+      const scales = [scale, scale2].map((part) => part.map((value) => 1 + value));
+      return { scales, shifts: [shift, shift2], gates: [gate, gate2] };
     });
   }
 

@@ -6,8 +6,9 @@ const NORM_EPSILON = 1e-5; // what PyTorch's layer norm adds to the variance
 function numbersOf({ values, codes, scales }) {
   if (values !== undefined) return new Float32Array(bytesOf(values).buffer);
   const [rows, whole] = [new Float32Array(bytesOf(scales).buffer), new Int8Array(bytesOf(codes).buffer)];
-  const columns = whole.length / rows.length;
-  return Float32Array.from(whole, (code, at) => code * rows[Math.floor(at / columns)]);
+  const [columns, out] = [whole.length / rows.length, new Float32Array(whole.length)];
+  for (let at = 0; at < out.length; at++) out[at] = whole[at] * rows[Math.floor(at / columns)];
+  return out;
 }
 
 const silu = (x) => x / (1 + Math.exp(-x));
