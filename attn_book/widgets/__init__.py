@@ -7,6 +7,7 @@ from attn_book.widgets.kernel_smoother import KernelSmoother
 from attn_book.widgets.masked_word import MaskedWordExplorer
 from attn_book.widgets.online_softmax import OnlineSoftmaxStepper
 from attn_book.widgets.paged_cache import PagedCacheExplorer
+from attn_book.widgets.painter import TextToImage
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
 from attn_book.widgets.positional import PositionalEncodingExplorer
 from attn_book.widgets.quiz import Quiz
@@ -23,5 +24,6 @@ __all__ = [
     "PositionalEncodingExplorer",
     "Quiz",
     "StaticWidget",
+    "TextToImage",
     "Translator",
 ]
