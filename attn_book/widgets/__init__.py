@@ -7,10 +7,10 @@ from attn_book.widgets.kernel_smoother import KernelSmoother
 from attn_book.widgets.masked_word import MaskedWordExplorer
 from attn_book.widgets.online_softmax import OnlineSoftmaxStepper
 from attn_book.widgets.paged_cache import PagedCacheExplorer
-from attn_book.widgets.painter import TextToImage
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
 from attn_book.widgets.positional import PositionalEncodingExplorer
 from attn_book.widgets.quiz import Quiz
+from attn_book.widgets.text_to_image import TextToImage
 from attn_book.widgets.translator import Translator
 
 __all__ = [

@@ -23,7 +23,7 @@ STEPS = 20
 
 _SHOWN = (0, 5, 10, 20)  # the steps after which the picture shows what is painted
 _MAPS = 10  # and the step whose maps it shows
-_LONGEST = 12  # words of a caption, as in painter.js
+_LONGEST = 12  # words of a caption, as in text_to_image.js
 _KEYS = {"patch", "heads", "layers", "dim", "words", "weights"}
 
 
@@ -51,8 +51,10 @@ class TextToImage(StaticWidget):
     Source: Hertz et al. 2022 (maps of words, their weights, attention weights of another caption).
     """
 
-    _esm = Joined("page.js", "painter_numbers.js", "painter_model.js", "translator_field.js", "painter.js")
-    _css = Joined("page.css", "painter.css")
+    _esm = Joined(
+        "page.js", "text_to_image_numbers.js", "text_to_image_model.js", "translator_field.js", "text_to_image.js"
+    )
+    _css = Joined("page.css", "text_to_image.css")
 
     exported = traitlets.TraitType[Any, Any]({}).tag(sync=True, static=True)
     caption = traitlets.TraitType[Any, Any]("").tag(sync=True, static=True)

@@ -40,7 +40,7 @@ const SAMPLES = [
   "a cyan ring",
 ];
 // Steps of a painting, and those that use the weights of the last one if its places are kept; words of a caption. The
-// first and the last as in painter.py.
+// first and the last as in text_to_image.py.
 const [STEPS, KEPT, LONGEST] = [20, 12, 12];
 const FACTORS = [0, 1, 2, 4];
 const [VEIL, VEIL_SHARE] = [[16, 18, 26], 0.82]; // the colour over what does not attend to a word, and how much of it
@@ -108,7 +108,7 @@ function draw({ model, listen, signal }) {
 
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
-  // As read_caption in painter.py: what is not known as it stands is written small.
+  // As read_caption in text_to_image.py: what is not known as it stands is written small.
   const pieces = () => field.input.value.split(/\s+/u).filter(Boolean);
   const typed = () => pieces().map((word) => (ids.has(word) ? word : word.toLowerCase()));
   const strangers = () => [...new Set(typed())].filter((word) => !ids.has(word));

@@ -8,7 +8,7 @@ from PIL import Image
 from attn_book.data import Vocab
 from attn_book.painter import encode_captions
 from attn_book.widgets.exported import load_painter
-from attn_book.widgets.painter import CAPTION, TextToImage, read_caption
+from attn_book.widgets.text_to_image import CAPTION, TextToImage, read_caption
 from attn_core.capture import capture_attention
 from tests.browser.walks import painter
 

@@ -40,7 +40,7 @@ def known(dim, num_heads, num_layers, patch_size):
 @pytest.fixture
 def opened(show):
     """Opens a page in which `model` is open, and gives a function that calls one of the page's."""
-    with show(f"<script>{Joined('page.js', 'painter_numbers.js', 'painter_model.js')}</script>") as page:
+    with show(f"<script>{Joined('page.js', 'text_to_image_numbers.js', 'text_to_image_model.js')}</script>") as page:
 
         def go(size=COARSE):
             page.evaluate("(state) => { globalThis.model = openPainter(state); }", known(*size)[0])
@@ -58,7 +58,7 @@ def read(caption, size=COARSE):
 
 
 def noise_of(seed):
-    """What painter_model.js says that its noise is."""
+    """What text_to_image_model.js says that its noise is."""
     state, uniform = seed, []
     for _ in range(2 * math.prod(SHAPE)):
         state = (state + 0x6D2B79F5) % 2**32
