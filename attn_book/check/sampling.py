@@ -13,7 +13,7 @@ from attn_core.mechanisms.dense import attention
 
 _PAGE = "chapters/19_next_word"
 _ONCE = (_PAGE, "Induction heads: copying what was read once")
-_CIRCUIT = (_PAGE, "Two layers, set by hand")
+_CIRCUIT = (_PAGE, "The rule, set by hand")
 _WRITES = (_PAGE, "Choosing the next token")
 
 
