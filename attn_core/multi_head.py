@@ -201,32 +201,6 @@ class MultiHeadAttention(nn.Module):
         """
         return KVCache(batch_size, self.num_kv_heads, capacity, self.head_dim, **like_projected(self))
 
-    @classmethod
-    def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The same layer with copies of the parameters of PyTorch's, and with its dropout.
-
-        Without ``batch_first``, PyTorch's layer takes ``(T, B, C)``. Its ``key_padding_mask`` and boolean ``attn_mask``
-        are True where a query may *not* attend. Extra keys (``add_bias_kv``, ``add_zero_attn``) are refused.
-        """
-        if layer.bias_k is not None or layer.add_zero_attn:
-            raise ValueError("layer: expected none with add_bias_kv or add_zero_attn, got one")
-        ours = cls(
-            layer.embed_dim,
-            layer.num_heads,
-            key_dim=layer.kdim,
-            value_dim=layer.vdim,
-            bias=layer.in_proj_bias is not None,
-            mechanism=Dense(dropout=layer.dropout),
-        ).to(layer.out_proj.weight)
-        own = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-        weights = own if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
-        biases = () if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
-        state = {f"out.{name}": x for name, x in layer.out_proj.state_dict().items()}
-        for kind_of, tensors in (("weight", weights), ("bias", biases)):
-            state |= {f"{name}.{kind_of}": x for name, x in zip(("query", "key", "value"), tensors, strict=False)}
-        ours.load_state_dict(state)
-        return ours.train(layer.training)
-
     extra_repr = settings
 
     def _project(self, x: Tensor, projection: nn.Module, norm: nn.Module | None, before: int | Tensor) -> Tensor:

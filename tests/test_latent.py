@@ -6,7 +6,6 @@ import torch
 
 from attn_core import (
     AdditiveAttention,
-    GatedDeltaNet,
     LatentAttention,
     SlidingWindow,
     attention,
@@ -250,37 +249,6 @@ def test_weights_start_by_glorot_and_print_shows_the_sizes():
     assert "num_heads=4, head_dim=16, latent_dim=32, rotary_dim=8" in repr(layer)
     bare = LatentAttention(64, 4, latent_dim=32, rotary_dim=8)
     assert not any(name.endswith("bias") for name, _ in bare.named_parameters())
-
-
-X, MASK = torch.zeros(2, 3, DIM), torch.ones(3, dtype=torch.bool)
-
-
-def cached(cache=None, causal=True, **options):
-    layer = make(torch.float32)
-    cache = layer.new_cache(2, 9) if cache is None else cache
-    try:
-        with torch.no_grad():
-            layer(X, causal=causal, cache=cache, **options)
-    finally:
-        assert cache.longest == 0
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: make(mechanism="dense"), "mechanism"),
-        (lambda: make()(X), "x"),
-        (lambda: cached(causal=False), "cache"),
-        (lambda: cached(cache=GatedDeltaNet(DIM, HEADS).new_cache(2, 9)), "cache"),
-        (lambda: cached(lengths=torch.tensor([1, 4])), "lengths"),
-        (lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK.float()), "mask"),
-        (lambda: cached(lengths=torch.tensor([1, 2]), mask=MASK), "mask"),
-        (lambda: make(torch.float32)(X, causal=True, cache=make(torch.float32).new_cache(2, 9)), "k"),
-    ],
-)
-def test_wrong_input_is_named(call, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        call()
 
 
 def test_scores_that_are_no_products_serve_without_a_cache_and_are_refused_when_absorbed():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core import AdditiveAttention, Dense, GatedDeltaNet, KVCache, MultiHeadAttention, capture_attention, masks
+from attn_core import AdditiveAttention, Dense, MultiHeadAttention, capture_attention, masks
 from attn_core.mechanisms.dense import attention_with_weights
 from attn_core.positions import ALiBi, Rotary
 from tests import reference
@@ -69,46 +69,6 @@ def gradients(out, inputs, toward):
     return torch.autograd.grad(out, inputs, toward)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("causal", [True, False])
-def test_with_copied_weights_it_equals_torch(bias, causal):
-    torch_layer = nn.MultiheadAttention(16, 4, bias=bias, batch_first=True)
-    if bias:
-        nn.init.normal_(torch_layer.in_proj_bias)
-        nn.init.normal_(torch_layer.out_proj.bias)
-    ours = MultiHeadAttention.from_torch(torch_layer)
-    x, toward = draw(3, 7, 16).requires_grad_(), draw(3, 7, 16, seed=1) / 21  # as of a mean over the 21 tokens
-    hidden = ~masks.length_mask(LENGTHS, 7)
-    future = ~masks.causal(7, 7) if causal else None
-    wanted, _ = torch_layer(x, x, x, key_padding_mask=hidden, attn_mask=future, need_weights=False)
-    found = ours(x, mask=masks.padding(LENGTHS, 7), causal=causal)
-    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
-    parameters = [torch_layer.in_proj_weight, torch_layer.out_proj.weight]
-    own = [ours.query.weight, ours.key.weight, ours.value.weight, ours.out.weight]
-    if bias:
-        parameters += [torch_layer.in_proj_bias, torch_layer.out_proj.bias]
-        own += [ours.query.bias, ours.key.bias, ours.value.bias, ours.out.bias]
-    theirs, mine = gradients(wanted, [x, *parameters], toward), gradients(found, [x, *own], toward)
-    close = {"atol": 1e-6, "rtol": 0}
-    torch.testing.assert_close(mine[0], theirs[0], **close)
-    torch.testing.assert_close(torch.cat(mine[1:4]), theirs[1], **close)
-    torch.testing.assert_close(mine[4], theirs[2], **close)
-    if bias:
-        torch.testing.assert_close(torch.cat(mine[5:8]), theirs[3], **close)
-        torch.testing.assert_close(mine[8], theirs[4], **close)
-
-
-def test_torch_layers_with_other_sizes_dtypes_and_dropout_come_over():
-    torch_layer = nn.MultiheadAttention(12, 3, kdim=5, vdim=4, dropout=0.25, batch_first=True).double().eval()
-    ours = MultiHeadAttention.from_torch(torch_layer)
-    queries, keys, values = (draw(2, n, c, dtype=torch.float64) for n, c in ((3, 12), (6, 5), (6, 4)))
-    wanted, _ = torch_layer(queries, keys, values)
-    torch.testing.assert_close(ours(queries, keys, values), wanted, atol=1e-12, rtol=0)
-    assert ours.mechanism.dropout == 0.25 and not ours.training
-    ours.query.weight.data.zero_()
-    assert bool(torch_layer.q_proj_weight.any()), "the weights are copied, not shared"
-
-
 @pytest.mark.parametrize("mechanism", [Dense(dropout=0.5), AdditiveAttention(4, 5)])
 def test_captured_weights_give_the_outputs(mechanism):
     layer = make(12, 3, num_kv_heads=1, mechanism=mechanism).eval()
@@ -155,17 +115,6 @@ def test_positions_add_to_a_given_bias():
     slopes = torch.tensor([2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3])
     by_hand = bias - slopes[:, None, None] * (place[:, None] - place).abs()
     torch.testing.assert_close(layer(x, bias=bias), plain(x, bias=by_hand), atol=2e-6, rtol=0)
-
-
-@torch.no_grad()
-def test_ragged_rows_grow_without_being_told_their_lengths_again():
-    layer, tokens = make(24, 6, positions=Rotary(4)), draw(2, 6, 24)
-    cache = layer.new_cache(2, 6)
-    layer(tokens[:, :3], causal=True, cache=cache, lengths=torch.tensor([3, 1]))
-    step = torch.stack([tokens[0, 3:5], tokens[1, 1:3]])
-    out = layer(step, causal=True, cache=cache)
-    torch.testing.assert_close(out[0], layer(tokens[:1, :5], causal=True)[0, 3:], atol=1e-5, rtol=0)
-    torch.testing.assert_close(out[1], layer(tokens[1:, :3], causal=True)[0, 1:], atol=1e-5, rtol=0)
 
 
 @torch.no_grad()
@@ -221,28 +170,6 @@ def test_shared_queries_and_keys_are_projected_once_with_a_cache_and_captured(po
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=0)
     weights = layer.attend_with_weights(x, *layer.project_kv(x), causal=True)[1]
     torch.testing.assert_close(maps[""][0], weights, atol=1e-6, rtol=0)
-
-
-X = torch.zeros(2, 3, 12)
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: MultiHeadAttention(12, 4, num_kv_heads=2, share_query_key=True), "share_query_key"),
-        (lambda: MultiHeadAttention(12, 4, head_dim=0), "head_dim"),
-        (lambda: MultiHeadAttention(12, 4, key_dim=2.0), "key_dim"),
-        (lambda: MultiHeadAttention(12, 4, query_key_norm=nn.RMSNorm(3)), "query_key_norm"),
-        (lambda: MultiHeadAttention(12, 4, positions=Rotary), "positions"),
-        (lambda: make(12, 4, positions=ALiBi(1))(X), "positions"),
-        (lambda: make(12, 3)(X, X, causal=True, cache=KVCache(2, 3, 9, 4)), "cache"),
-        (lambda: make(12, 3)(X, causal=True, cache=KVCache(2, 3, 9, 4)), "k: expected no gradient"),
-        (lambda: make(12, 3)(X, causal=True, cache=GatedDeltaNet(12, 3).new_cache(2, 9)), "cache"),
-    ],
-)
-def test_wrong_input_is_named(call, name):
-    with pytest.raises(ValueError, match=f"^{name}"):
-        call()
 
 
 def test_weights_start_by_glorot_and_print_shows_the_heads():

@@ -137,33 +137,6 @@ def test_alibi_takes_places_of_each_row():
     assert ALiBi(2).rotate(x, torch.arange(3)) is x and Rotary(4).bias(queries[0], queries[0]) is None
 
 
-X = torch.zeros(2, 3, 4)
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: sinusoidal(2.0, 4), "length"),
-        (lambda: sinusoidal(3, 4, base=math.inf), "base"),
-        (lambda: sinusoidal(3, 4, dtype=torch.int64), "dtype"),
-        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1])), "offset"),
-        (lambda: Sinusoidal(4)(X, offset=torch.tensor([1.0, 2])), "offset"),
-        (lambda: Learned(0, 4), "max_length"),
-        (lambda: Learned(2, 4)(X), "x"),
-        (lambda: Rotary(4).rotate(X, torch.arange(3)), "x"),
-        (lambda: Rotary(4).rotate(torch.ones(1, 1, 3, 4, dtype=torch.int64), torch.arange(3)), "x"),
-        (lambda: Rotary(8, rotary_dim=3), "rotary_dim"),
-        (lambda: Rotary(8, rotary_dim=10), "rotary_dim"),
-        (lambda: Rotary(8, scaling=4.0), "scaling"),
-        (lambda: Rotary(8, scaling=Interpolation), "scaling"),
-        (lambda: Rotary(8, base=True), "base"),
-    ],
-)
-def test_wrong_input_is_named(call, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        call()
-
-
 def test_they_print_their_sizes():
     model = nn.Sequential(Sinusoidal(4), Learned(7, 4), Rotary(4), ALiBi(3))
     for part in ("dim=4, base=10000", "max_length=7, dim=4", "rotary_dim=4, base=10000", "num_heads=3"):
@@ -206,64 +179,3 @@ def test_llama_3s_frequencies():
     scaling = YaRN(8.0, 8192, fast=4.0, magnitude=1.0)
     torch.testing.assert_close(2 * math.pi / scaling(2 * math.pi / waves), waves * torch.tensor([1, 1, 8, 8]))
     assert scaling.magnitude == 1.0
-
-
-@pytest.mark.parametrize("value", [0, -2, 0.5, math.nan, math.inf, True, "4", None])
-@pytest.mark.parametrize("scaling", [Interpolation, NTKAware, lambda factor: YaRN(factor, 4096)])
-def test_a_factor_that_does_not_stretch_is_refused(scaling, value):
-    with pytest.raises(ValueError, match="^factor: expected a finite number of at least 1, got"):
-        scaling(value)
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"trained": 0}, "trained"),
-        ({"trained": 4096.0}, "trained"),
-        ({"slow": -1}, "slow"),
-        ({"slow": "1"}, "slow"),
-        ({"slow": 4, "fast": 2}, "fast"),
-        ({"slow": 2, "fast": 2}, "fast"),
-        ({"fast": math.inf}, "fast"),
-        ({"magnitude": 0}, "magnitude"),
-        ({"magnitude": math.nan}, "magnitude"),
-    ],
-)
-def test_yarn_refuses(options, name):
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        YaRN(**{"factor": 4, "trained": 4096, **options})
-
-
-WRONG_POSITIONS = {
-    "floats": torch.arange(3.0),
-    "booleans": torch.tensor([True, False, True]),
-    "a list": [0, 1, 2],
-    "none": None,
-    "too few": torch.arange(1),
-    "rows of others": torch.arange(9).view(3, 3),
-    "no axis": torch.tensor(5),
-    "three axes": torch.zeros(2, 1, 3, dtype=torch.int64),
-    "elsewhere": torch.arange(3, device="meta"),
-}
-
-
-@pytest.mark.parametrize("positions", WRONG_POSITIONS.values(), ids=WRONG_POSITIONS)
-def test_rotary_names_wrong_positions(positions):
-    with pytest.raises(ValueError, match="^positions: expected"):
-        Rotary(4).rotate(draw(2, 1, 3, 4), positions)
-
-
-@pytest.mark.parametrize("name", ["floats", "booleans", "a list", "none", "no axis", "three axes", "elsewhere"])
-def test_alibi_names_wrong_positions(name):
-    with pytest.raises(ValueError, match="^key_positions: expected"):
-        ALiBi(2).bias(torch.arange(3), WRONG_POSITIONS[name])
-    with pytest.raises(ValueError, match="^(query|key)_positions: expected"):
-        ALiBi(2).bias(WRONG_POSITIONS[name], torch.arange(3))
-    with pytest.raises(ValueError, match="^key_positions: expected"):
-        ALiBi(2).bias(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("scaling", [lambda frequencies: frequencies[:1], lambda frequencies: None])
-def test_other_numbers_of_frequencies_are_refused(scaling):
-    with pytest.raises(ValueError, match="^scaling: expected a function that returns 2 frequencies"):
-        Rotary(4, scaling=scaling).rotate(draw(1, 1, 3, 4), torch.arange(3))

@@ -1,18 +1,8 @@
-"""Runs that are stopped, go on, and end as if nothing had been.
-
-Run as a script, this file starts such a run again and again and kills it.
-"""
+"""Runs that are stopped, go on, and end as if nothing had been; test_checkpoint.py stops the writing of a file."""
 
 import math
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
-import traceback
 from itertools import count
-from pathlib import Path
 
 import pytest
 import torch
@@ -184,105 +174,3 @@ def test_a_broken_loss_leaves_the_last_checkpoint(tmp_path):
     with pytest.raises(FloatingPointError, match="the loss became nan at step 9"):
         run(model(), path, loss=broken)
     assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]
-
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def tear(handle):
-    """Only half of the file reaches the disk."""
-    os.ftruncate(handle, os.fstat(handle).st_size // 2)
-    die()
-
-
-def at_call(count, name, instead):
-    """Let ``instead`` stand for the function of ``os`` at this call of it."""
-    calls, original = iter(range(1, count)), getattr(os, name)
-    setattr(os, name, lambda *arguments: (original if next(calls, 0) else instead)(*arguments))
-
-
-def rename_and_die(*names, rename=os.replace):
-    rename(*names)
-    die()
-
-
-MOMENTS = [
-    ("fsync", 1, tear),  # the first file of all: none is there afterwards
-    ("replace", 1, die),
-    ("fsync", 2, tear),
-    ("replace", 2, rename_and_die),
-    ("fsync", 3, die),
-]
-
-
-KILLS = 20
-
-
-def telling(pipe):
-    """The usual loss, which says through ``pipe`` that another step begins."""
-
-    def loss(net, batch):
-        os.write(pipe, b".")
-        return target_loss(net, batch)
-
-    return loss
-
-
-def torment(path):
-    """Kill the run ``KILLS`` times, and print how many steps the file holds each time: it must be whole if it is there.
-
-    First at each of ``MOMENTS``; then at some moment of one of the next few steps, so that the run never ends before.
-    """
-    torch.set_num_threads(1)
-    torch.optim.Adam([torch.zeros(1)])  # imports half of torch: here once, not in every child
-    draw = random.Random(0)
-    steps = []
-    for kill in [*MOMENTS, *[None] * (KILLS - len(MOMENTS))]:
-        here, there = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                os.close(here)
-                if kill is not None:
-                    name, count, instead = kill
-                    at_call(count, name, instead)
-                run(model(), path, loss=telling(there))
-            except BaseException:
-                traceback.print_exc()
-            os._exit(1)
-        os.close(there)
-        if kill is None:
-            for _ in range(draw.randint(1, 7)):
-                assert os.read(here, 1), "the run goes on"
-            time.sleep(draw.uniform(0, 0.01))  # about what a step takes, with its checkpoint
-            os.kill(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.close(here)
-        assert status == -signal.SIGKILL, (kill, status)
-        steps.append(len(load(path).tensors["losses"]) if path.exists() else -1)
-    print(*steps)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
-def test_a_run_killed_at_any_moment_ends_as_one_never_stopped(tmp_path):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        path = tmp_path / "run.safetensors"
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, __file__, str(path)]
-        killed = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert killed.returncode == 0, killed.stderr
-        steps = [int(step) for step in killed.stdout.split()]
-        assert steps[:5] == [-1, -1, 0, 6, 12] and steps == sorted(steps) and len(steps) == KILLS
-        assert len(set(steps)) > 12, "they were not killed at the same place"
-        resumed, never = model(1), model()
-        assert_same(resumed, run(resumed, path), never, run(never))
-    finally:
-        torch.set_num_threads(threads)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-if __name__ == "__main__":
-    torment(Path(sys.argv[1]))

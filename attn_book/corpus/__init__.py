@@ -32,7 +32,6 @@ from attn_book.corpus.sentence_pairs import (
     entailments,
     next_sentence_texts,
     next_sentences,
-    sentence_order_texts,
     two_part_texts,
 )
 
@@ -69,6 +68,5 @@ __all__ = [
     "nouns_of",
     "paragraph_corpus",
     "plausible_sentences",
-    "sentence_order_texts",
     "two_part_texts",
 ]

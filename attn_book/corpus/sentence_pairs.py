@@ -329,32 +329,6 @@ def next_sentence_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Ca
     return texts
 
 
-def sentence_order_texts(paragraphs: Sequence[Paragraph], *, seed: int = 0) -> Callable[[int], Sequence[Text]]:
-    """Texts for pretraining: both parts of each paragraph, in their order (class 1) or exchanged (class 0).
-
-    Each epoch cuts at other positions and exchanges other parts. Both classes have the same words.
-
-    Raises:
-        ValueError: as ``two_part_texts``; when an epoch is drawn, if a paragraph has a single sentence.
-
-    Source: Lan et al. 2020, section 3.1 (sentence-order prediction).
-    """
-    parts = two_part_texts(paragraphs, seed=seed)
-
-    def texts(number: int) -> Sequence[Text]:
-        random = stream(f"sentence order {number}", seed)
-        told = parts(number)
-        if any(not text.second for text in told):
-            raise ValueError("paragraphs: expected two sentences or more in each, got a single one")
-        kept = [random.random() < 0.5 for _ in told]
-        return [
-            Text(one.first, one.second, 1) if keep else Text(one.second, one.first, 0)
-            for one, keep in zip(told, kept, strict=True)
-        ]
-
-    return texts
-
-
 def _english(sentences: Sequence[Pair]) -> tuple[str, ...]:
     """The English words of the sentences, one after another."""
     return tuple(word for pair in sentences for word in pair.source)

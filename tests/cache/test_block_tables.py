@@ -169,32 +169,3 @@ def test_blocks_needed_changes_nothing_and_counts_copies():
     before = state(tables)
     assert [tables.blocks_needed({a: tokens}) for tokens in (0, 1, 2, 3, 7)] == [0, 1, 1, 2, 3]
     assert tables.blocks_needed({}) == 0 and state(tables) == before
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda t: BlockTables(0, 4), "num_blocks: expected an integer of at least 1, got 0"),
-        (lambda t: BlockTables(4, 2.0), "block_size: expected an integer of at least 1, got 2.0"),
-        (lambda t: BlockTables(4, True), "block_size: expected an integer of at least 1, got True"),
-        (lambda t: t.append(1, 1), r"sequence: expected one of \[0\], got 1"),
-        (lambda t: t.append(False, 1), r"sequence: expected one of \[0\], got False"),
-        (lambda t: t.append(0, -1), "tokens: expected an integer of at least 0, got -1"),
-        (lambda t: t.append(0, 1.0), "tokens: expected an integer of at least 0, got 1.0"),
-        (lambda t: t.fork(1), "sequence: expected one of"),
-        (lambda t: t.truncate(0, 6), "tokens: expected an integer from 0 to 5, got 6"),
-        (lambda t: t.truncate(0, -1), "tokens: expected an integer from 0 to 5, got -1"),
-        (lambda t: t.truncate(9, 0), "sequence: expected one of"),
-        (lambda t: t.free(2), "sequence: expected one of"),
-        (lambda t: t.table([0]), "sequence: expected one of"),
-        (lambda t: t.length(-1), "sequence: expected one of"),
-        (lambda t: t.blocks_needed({0: 1, 5: 1}), "sequence: expected one of"),
-    ],
-)
-def test_wrong_input_is_named_and_nothing_is_lost(call, message):
-    tables = BlockTables(4, 4)
-    tables.append(tables.add_sequence(), 5)
-    before = state(tables)
-    with pytest.raises(ValueError, match=f"^{message}"):
-        call(tables)
-    assert state(tables) == before

@@ -80,23 +80,3 @@ def test_what_inference_mode_made_goes_on_outside_of_it():
     k, v = tokens(2, 1)
     keys, values = cache.append(k, v)
     assert keys.shape[2] == 31 and torch.equal(keys[:, :, 30:], k) and torch.equal(values[:, :, 30:], v)
-
-
-def test_wrong_tokens_are_named_and_nothing_is_lost():
-    (cache,) = caches_of(1, 2)
-    k, v = tokens(2, 3)
-    cache.append(k, v, torch.tensor([3, 1]))
-    for wrong, message in (
-        ((k[:1], v), r"k: expected shape \(2, 2, T, 4\)"),
-        ((k, v[:, :, :2]), "v: expected 3 tokens, as many as k, got 2"),
-        ((k.double(), v), "k: expected the cache's torch.float32 on cpu"),
-        ((k, v, torch.tensor([1, 4])), "lengths: expected lengths from 0 to 3, got 4"),
-        ((k, v, torch.tensor([1])), r"lengths: expected shape \(2,\), got \(1,\)"),
-    ):
-        with pytest.raises(ValueError, match=f"^{message}"):
-            cache.append(*wrong)
-    for call in (cache.truncate, cache.reorder):
-        with pytest.raises(ValueError, match="^(lengths|rows): expected"):
-            call(torch.tensor([4, 9]))
-    keys, _ = cache.append(k[:, :, :0], v[:, :, :0])
-    assert cache.lengths.tolist() == [3, 1] and torch.equal(keys[0], k[0]) and torch.equal(keys[1, :, 0], k[1, :, 0])

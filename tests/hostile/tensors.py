@@ -108,6 +108,7 @@ SETTINGS = [
     *sizes("Additive's call", scores.Additive(3, 3, 5), pairs, queries=[numbers(2, 4)], keys=[numbers(2, 4)]),
 ]
 
+NO_PLACES = [numbers(3), torch.ones(3) > 0, [0, 1, 2], None, torch.tensor(5), ids(2, 1, 3), ids(3).to("meta")]
 PLACES = [
     *sizes("length_mask", masks.length_mask, {"lengths": whole(0), "size": 3},
         lengths=[numbers(2), [1, 2], torch.tensor([True]), whole(1, -1), whole(1, 4)], size=[-1, True]),
@@ -115,14 +116,29 @@ PLACES = [
     *sizes("causal", masks.causal, {"query_length": 1, "key_length": 2},
         query_length=[-1], key_length=["2"], offset=[1]),
     *sizes("same_group", masks.same_group, {}, groups=[ids(3)]),
-    *sizes("sinusoidal", positions.sinusoidal, {"length": 1, "dim": 4}, length=[-1], dim=[0], base=[NAN]),
+    *sizes("sinusoidal", positions.sinusoidal, {"length": 1, "dim": 4},
+        length=[-1, 2.0], dim=[0], base=[NAN, INF], dtype=[torch.int64]),
     *sizes("Sinusoidal", positions.Sinusoidal, {"dim": 4}, base=[0]),
     *sizes("Sinusoidal's call", positions.Sinusoidal(4), {"x": numbers(1, 2, 4)},
-        x=[numbers(1, 2, 5)], offset=[-1, whole(1, 2)]),
-    *wrong("Learned", positions.Learned(3, 4), {"x": numbers(2, 2, 4)},
+        x=[numbers(1, 2, 5)], offset=[-1, whole(1, 2), numbers(1)]),
+    *sizes("Learned", positions.Learned, {"dim": 4}, max_length=[0]),
+    *wrong("Learned's call", positions.Learned(3, 4), {"x": numbers(2, 2, 4)},
         ("offset", 2, "x"), ("offset", whole(0, -2))),
-    *sizes("Rotary", positions.Rotary, {"head_dim": 4}, head_dim=[5], base=["1e4"]),
+    *sizes("Rotary", positions.Rotary, {"head_dim": 4}, head_dim=[5], base=["1e4", True], rotary_dim=[3, 6],
+        scaling=[4.0, positions.Interpolation]),
+    *sizes("rotate", positions.Rotary(4).rotate, {"x": numbers(2, 1, 3, 4), "positions": whole(0, 1, 2)},
+        x=[numbers(2, 3, 4), ids(2, 1, 3, 4)],
+        positions=[*NO_PLACES, whole(0), ids(3, 3)]),
+    *sizes("scaling", lambda scaling: positions.Rotary(4, scaling=scaling).rotate(numbers(1, 1, 3, 4), whole(0, 1, 2)),
+        {}, scaling=[lambda frequencies: frequencies[:1], lambda frequencies: None]),
+    *sizes("Interpolation", positions.Interpolation, {}, factor=[0, -2, 0.5, NAN, INF, True, "4", None]),
+    *sizes("NTKAware", positions.NTKAware, {}, factor=[0.5]),
+    *sizes("YaRN", positions.YaRN, {"factor": 4, "trained": 4096}, factor=[0.5], trained=[0, 4096.0],
+        slow=[-1, "1"], fast=[0.5, 1, INF], magnitude=[0, NAN]),
     *sizes("ALiBi", positions.ALiBi, {}, num_heads=[0]),
+    *sizes("ALiBi's bias", positions.ALiBi(2).bias, {"query_positions": whole(0, 1, 2), "key_positions": whole(0, 1)},
+        query_positions=[numbers(3)], key_positions=NO_PLACES),
+    *sizes("ALiBi's bias of rows", positions.ALiBi(2).bias, {"query_positions": ids(2, 3)}, key_positions=[ids(3, 3)]),
 ]
 
 
@@ -168,6 +184,9 @@ class _Broken(nn.Module):
 
 heads = {"model_dim": 8, "num_heads": 2}
 latent = {**heads, "latent_dim": 4, "rotary_dim": 2}
+reader = attn_core.LatentAttention(**latent)
+latents = {"layer": reader, "queries": numbers(2, 3, 8), "cache": reader.new_cache(2, 9)}
+other_cache = attn_core.GatedDeltaNet(8, 2).new_cache(2, 9)
 elsewhere = numbers(1, 3, 8, device="meta")
 three = {"queries": numbers(1, 3, 8)}
 next_token = {"layer": layer(), "queries": numbers(2, 1, 8), "cache": filled()}
@@ -175,20 +194,21 @@ uneven = {"layer": layer(), "queries": numbers(2, 2, 8), "cache": filled(lengths
 cached = {"batch_size": 1, "num_kv_heads": 1, "capacity": 1, "head_dim": 1}
 LAYERS = [
     *sizes("MultiHeadAttention", MultiHeadAttention, heads,
-        num_heads=[3], num_kv_heads=[3], model_dim=[8.0], positions=[positions.Sinusoidal(8)],
-        mechanism=[attn_core.Dense, "dense"]),
+        num_heads=[3], num_kv_heads=[3], model_dim=[8.0], head_dim=[0], key_dim=[2.0], query_key_norm=[nn.RMSNorm(3)],
+        positions=[positions.Sinusoidal(8), positions.Rotary], mechanism=[attn_core.Dense, "dense"]),
     *sizes("other keys", MultiHeadAttention, heads | {"key_dim": 4}, share_query_key=[True]),
-    *sizes("from_torch", MultiHeadAttention.from_torch, {}, layer=[nn.MultiheadAttention(4, 2, add_bias_kv=True)]),
+    *sizes("fewer key heads", MultiHeadAttention, heads | {"num_kv_heads": 1}, share_query_key=[True]),
     *sizes("layer", layer(), three,
         queries=[numbers(3, 8), ids(1, 3, 8), numbers(1, 3, 8, dtype=torch.float64), elsewhere],
         keys=[numbers(1, 3, 4)], lengths=[whole(3)]),
     *sizes("layer of others", layer(), three | {"keys": numbers(1, 3, 8)}, values=[numbers(1, 2, 8)]),
     Row("a cache and not causal", layer(), {"queries": numbers(2, 1, 8), "cache": filled()}, "cache"),
+    Row("a cache and gradients", layer(), {"queries": numbers(2, 1, 8), "cache": filled(), "causal": True}, "k"),
     Row("positions of other heads", layer(positions=positions.ALiBi(4)), three, "positions"),
     Row("positions of another head size", layer(positions=positions.Rotary(8)), three, "x"),
     *sizes("beside ALiBi", layer(positions=positions.ALiBi(2)), three, bias=[torch.ones(3, 3) > 0, numbers(3, 4)]),
     *wrong("cached", read, next_token, ("queries", numbers(2, 3, 8), "k"), ("mask", torch.ones(1, 3)),
-        ("layer", layer(mechanism=_Broken()), "q")),
+        ("keys", numbers(2, 1, 8), "cache"), ("cache", other_cache), ("layer", layer(mechanism=_Broken()), "q")),
     *sizes("cached, beside ALiBi", read, next_token | {"layer": layer(positions=positions.ALiBi(2))},
         bias=[numbers(5)]),
     *wrong("cached, uneven", read, uneven, ("mask", torch.ones(2, 4)), ("mask", torch.ones(2, 5) > 0),
@@ -198,13 +218,19 @@ LAYERS = [
     Row("append: fewer values", append, held(k=numbers(2, 2, 2, 4)), "v"),
     *sizes("append", append, held(),
         k=[numbers(2, 1, 1, 4), numbers(2, 2, 1, 4, device="meta"), numbers(2, 2, 1, 4).requires_grad_()],
-        v=[[1.0], numbers(2, 2, 1, 4, dtype=torch.float64)], lengths=[whole(1, 2), whole(1)]),
-    *sizes("truncate", truncate, {"cache": filled(lengths=(2, 1))}, lengths=[whole(2, 2), whole(2, -1)]),
-    *sizes("reorder", reorder, {"cache": filled()}, rows=[whole(0, 2), torch.tensor([True, False])]),
+        v=[[1.0], numbers(2, 2, 1, 3), numbers(2, 2, 1, 4, dtype=torch.float64)],
+        lengths=[whole(1, 2), whole(1), [1, 1]]),
+    *sizes("truncate", truncate, {"cache": filled(lengths=(2, 1))}, lengths=[whole(2, 2), whole(2, -1), whole(2)]),
+    *sizes("reorder", reorder, {"cache": filled()}, rows=[whole(0, 2), whole(), [0], torch.tensor([True, False])]),
     *sizes("latent", attn_core.LatentAttention, latent,
-        latent_dim=[0], rotary_dim=[3], num_heads=[3]),
-    *wrong("latent's call", attn_core.LatentAttention(**latent), {"x": numbers(2, 1, 8), "causal": True},
-        ("x", elsewhere), ("lengths", whole(3, 3)), ("cache", filled(), "k")),
+        latent_dim=[0], rotary_dim=[3], num_heads=[3], mechanism=["dense"]),
+    *wrong("latent's call", reader, {"x": numbers(2, 1, 8), "causal": True},
+        ("x", elsewhere), ("x", numbers(2, 1, 8).double()), ("lengths", whole(3, 3)), ("cache", filled(), "k"),
+        ("cache", reader.new_cache(2, 9), "k")),
+    Row("latents cached and not causal", reader, {"x": numbers(2, 3, 8), "cache": reader.new_cache(2, 9)}, "cache"),
+    *sizes("latents cached", read, latents, cache=[other_cache], lengths=[whole(1, 4)]),
+    *sizes("latents cached, uneven", read, latents | {"lengths": whole(1, 2)},
+        mask=[torch.ones(3), torch.ones(3) > 0]),
     *sizes("Longformer", attn_core.LongformerAttention, heads | {"window": 1}, window=[-1], num_heads=[3]),
     *sizes("Longformer's call", attn_core.LongformerAttention(8, 2, 1), {"x": numbers(1, 3, 8)},
         x=[elsewhere], global_tokens=[whole(0)], mask=[torch.ones(1, 1, 1, 3) > 0]),
@@ -234,12 +260,16 @@ def gone():
 slots = {"pool": BlockPool(3, 2, 1, 4), "slots": [(0, 0)], "k": numbers(1, 1, 4), "v": numbers(1, 1, 4)}
 first = {"self": started(2), "sequence": 0}
 PAGED = [
-    *sizes("tables", BlockTables, {"num_blocks": 3, "block_size": 1}, block_size=[0], num_blocks=["3"]),
+    *sizes("tables", BlockTables, {"num_blocks": 3, "block_size": 1}, block_size=[0, 2.0, True], num_blocks=[0, "3"]),
+    *sizes("fork", BlockTables.fork, first, sequence=[1]),
+    *sizes("table", BlockTables.table, first, sequence=[[0]]),
+    *sizes("length", BlockTables.length, first, sequence=[-1]),
     *sizes("free", BlockTables.free, first, sequence=[1, False]),
     Row("free: twice", BlockTables.free, {"self": gone(), "sequence": 0}, "sequence"),
-    *sizes("truncate a sequence", BlockTables.truncate, first, tokens=[-1]),
-    *sizes("append tokens", BlockTables.append, first, tokens=[-1, 0.5]),
+    *sizes("truncate a sequence", BlockTables.truncate, first | {"tokens": 0}, sequence=[9], tokens=[-1, 3]),
+    *sizes("append tokens", BlockTables.append, first | {"tokens": 1}, sequence=[1, False], tokens=[-1, 0.5]),
     Row("append_all: one is unknown", BlockTables.append_all, {"self": started(2), "growth": {0: 1, 9: 1}}, "sequence"),
+    Row("blocks_needed: unknown", BlockTables.blocks_needed, {"self": started(2), "growth": {0: 1, 5: 1}}, "sequence"),
     Row("as_tensors: unknown", as_tensors, {"tables": started(2), "sequences": [0, 7]}, "sequence"),
     *sizes("pool", BlockPool, {"num_blocks": 1, "block_size": 1, "head_dim": 1}, num_kv_heads=[0]),
     *sizes("write", lambda pool, slots, k, v: pool.write(slots, k, v), slots,

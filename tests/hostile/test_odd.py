@@ -2,19 +2,17 @@
 
 import math
 
-import pytest
 import torch
 
 import attn_core
 from attn_book.alignment import alignment_error
 from attn_book.data import Vocab, tokenize
 from attn_book.metrics import bleu, exact_match
-from attn_core import KVCache, MultiHeadAttention, attention_with_weights
-from attn_core.cache import OutOfBlocks
+from attn_core import attention_with_weights
 from attn_core.decode import Sampler, top_k, top_p
-from attn_core.positions import ALiBi, Sinusoidal, sinusoidal
+from attn_core.positions import Sinusoidal, sinusoidal
 from tests.hostile import models, tensors
-from tests.hostile.tensors import filled, inputs, numbers, read, started, whole
+from tests.hostile.tensors import inputs, numbers, whole
 from tests.properties.mechanisms import MECHANISMS
 
 
@@ -56,37 +54,6 @@ def test_positions_of_none_and_a_thousand_million():
     assert sinusoidal(0, 4).shape == (0, 4)
     far = Sinusoidal(2)(torch.zeros(1, 1, 2), 10**9)[0, 0]
     assert near(far, torch.tensor([math.sin(1e9), math.cos(1e9)]))
-
-
-def test_a_call_that_fails_leaves_the_cache_as_it_was():
-    layer, x = MultiHeadAttention(8, 2, positions=ALiBi(2)), numbers(2, 2, 8)
-    for lengths in ((2, 2), (2, 1)):
-        wanted = read(layer, x, filled(lengths=lengths))
-        cache = filled(lengths=lengths)
-        for wrong in ({"mask": torch.ones(2, 2)}, {"bias": numbers(2, 9)}, {"bias": numbers(4) > 0}, {"mask": [True]}):
-            with pytest.raises(ValueError):
-                read(layer, x, cache, **wrong)
-            assert cache.lengths.tolist() == list(lengths)
-        assert torch.equal(read(layer, x, cache), wanted)
-
-
-def test_a_cache_takes_no_tokens_and_rows_twice():
-    cache = filled()
-    k, _ = cache.append(numbers(2, 2, 0, 4), numbers(2, 2, 0, 4))
-    assert k.shape == (2, 2, 2, 4) and cache.lengths.tolist() == [2, 2]
-    second = cache.keys[1]
-    cache.reorder(whole(1, 1))
-    assert torch.equal(cache.keys[0], second)
-    assert KVCache(1, 1, 1, 1).longest == 0
-
-
-def test_too_few_blocks_change_nothing():
-    tables = started(2, 3)
-    before = str(vars(tables))
-    for growth in ({0: 9}, {1: 1, 0: 7}):
-        with pytest.raises(OutOfBlocks):
-            tables.append_all(growth)
-    assert str(vars(tables)) == before and tables.append(0, 0).slots == []
 
 
 def test_online_softmax_of_nothing():

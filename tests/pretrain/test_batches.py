@@ -3,13 +3,7 @@
 import pytest
 import torch
 
-from attn_book.corpus import (
-    Paragraph,
-    next_sentence_texts,
-    paragraph_corpus,
-    sentence_order_texts,
-    two_part_texts,
-)
+from attn_book.corpus import next_sentence_texts, paragraph_corpus, two_part_texts
 from attn_book.data import Vocab
 from attn_book.data.vocab import PretrainingVocab
 from attn_book.pretrain import LabelledBatches, MaskedBatches, StreamBatches, Text, pack, whole_texts
@@ -33,7 +27,7 @@ def test_packed_texts():
     assert [x.tolist() for x in one] == [[CLS, c, SEP], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("make", [two_part_texts, next_sentence_texts, sentence_order_texts])
+@pytest.mark.parametrize("make", [two_part_texts, next_sentence_texts])
 def test_a_masked_batch_holds_its_texts_and_what_belongs_to_them(make):
     texts = make(PARAGRAPHS, seed=5)
     wanted = {tuple(pack(text, VOCAB)[0].tolist()): text for text in texts(2)}
@@ -72,18 +66,6 @@ def test_each_epoch_hides_other_words_and_is_the_same_each_time():
     late = batches.epoch(0)
     next(late), next(late)
     assert all(torch.equal(a.source, b.source) for a, b in zip(rest, late, strict=True))
-
-
-def test_parts_are_in_their_order_or_exchanged_and_the_label_says_which():
-    texts = sentence_order_texts(PARAGRAPHS, seed=1)
-    assert texts(0) == texts(0) != texts(1) and texts(1) != sentence_order_texts(PARAGRAPHS, seed=2)(1)
-    for text, paragraph in zip(texts(3), PARAGRAPHS, strict=True):
-        parts = (text.first, text.second) if text.label else (text.second, text.first)
-        assert sum(parts, ()) == paragraph.source and all(part[-1] == "." for part in parts)
-    assert {text.label for text in texts(3)} == {0, 1}
-    single = Paragraph(PARAGRAPHS[0].sentences[:1])
-    with pytest.raises(ValueError, match="paragraphs: expected two sentences or more in each, got a single one"):
-        sentence_order_texts([*PARAGRAPHS, single])(0)
 
 
 def test_labelled_batches():

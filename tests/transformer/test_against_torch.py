@@ -6,7 +6,6 @@ from torch import nn
 
 from attn_core import masks
 from attn_core.mechanisms.dense import Dense
-from attn_core.multi_head import MultiHeadAttention
 from attn_core.transformer import EncoderStack, TransformerConfig
 from attn_core.transformer.stacks import DecoderStack
 
@@ -43,7 +42,12 @@ def copy(layer, peer):
     if hasattr(peer, "multihead_attn"):
         attentions.append(("cross_attention", peer.multihead_attn, peer.norm2, "add_cross"))
     for name, attention, norm, add in attentions:
-        setattr(layer, name, MultiHeadAttention.from_torch(attention))
+        own = getattr(layer, name)
+        for part in ("weight", "bias"):
+            joint = getattr(attention, f"in_proj_{part}").chunk(3)
+            for projection, values in zip((own.query, own.key, own.value), joint, strict=True):
+                getattr(projection, part).copy_(values)
+        own.out.load_state_dict(attention.out_proj.state_dict())
         getattr(layer, add).norm.load_state_dict(norm.state_dict())
     last = peer.norm3 if hasattr(peer, "norm3") else peer.norm2
     layer.add_feed_forward.norm.load_state_dict(last.state_dict())
