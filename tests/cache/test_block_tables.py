@@ -75,6 +75,17 @@ def test_a_fork_of_a_prefix_shares_only_its_blocks():
     assert tables.append(c, 1) == ([(1, 1)], []), "once a is gone it is"
 
 
+def test_truncate_gives_back_what_it_empties():
+    tables = BlockTables(4, 2)
+    a = tables.add_sequence()
+    tables.append(a, 7)
+    tables.truncate(a, 7)
+    assert tables.table(a) == [0, 1, 2, 3]
+    tables.truncate(a, 3)
+    assert tables.table(a) == [0, 1] and tables.length(a) == 3 and tables.free_blocks == 2
+    assert tables.append(a, 2).slots == [(1, 1), (2, 0)]
+
+
 def test_running_out_says_so_and_loses_nothing():
     tables = BlockTables(3, 4)
     a, b = tables.add_sequence(), tables.add_sequence()
