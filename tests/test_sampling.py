@@ -252,23 +252,6 @@ def test_prompts_may_be_tensors_and_arrays(prompts):
     )
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("pick", [argmax, Sampler(), lambda logits: torch.full((len(logits),), 5)])
-def test_bad_logits_are_refused(bad, pick):
-    model = language_model().eval()
-    step, calls = model.step, []
-
-    def breaks(tokens, state):
-        logits, state = step(tokens, state)
-        calls.append(1)
-        return (torch.full_like(logits, bad) if len(calls) == 2 else logits), state
-
-    model.step = breaks
-    with pytest.raises(ValueError, match="^logits: expected a finite greatest logit in each row"):
-        generate(model, PROMPTS, max_new_tokens=9, pick=pick, end_ids=())
-    assert len(calls) == 2
-
-
 def test_a_row_that_has_ended_needs_no_more_positions():
     """The long prompt ends at once; with the batch it would pass the last learned position."""
 

@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attn_book.corpus import corpus
 from attn_book.data import Batches, Vocab
-from attn_book.translation import translate
 from attn_book.widgets.base import Joined
 from attn_book.widgets.exported import dequantised, export_translator
 from attn_core import capture_attention
@@ -168,23 +167,6 @@ def search(page, call, sentences, *more):
         }})""",
         [sentences, list(more)],
     )
-
-
-SEARCHES = {1: "greedy(model, memory)", 4: "beamSearch(model, memory)[0]"}
-
-
-@pytest.mark.parametrize("kind", RECORDED)
-def test_both_searches_find_what_translate_finds(opened, kind):
-    _, model, vocabs = known(kind)
-    page = opened(kind)
-    for size, call in SEARCHES.items():
-        expected = translate(model, [p.source for p in PAIRS], *vocabs, beam_size=size)
-        found = search(page, call, [ids(kind, p)[0] for p in PAIRS])
-        for pair, one, true in zip(PAIRS, found, expected, strict=True):
-            assert vocabs[1].decode(one["tokens"]) == true.words and one["finished"] is True
-            assert sum(one["logProbs"]) == pytest.approx(true.log_probability, abs=2e-3)
-            assert len(one["logProbs"]) == len(one["weights"]) == len(one["candidates"]) == len(true.words) + 1
-            assert {len(row) for rows in one["weights"] for row in rows} == {len(pair.source) + 1}
 
 
 NAMES = {"beam_size": "beamSize", "length_penalty": "lengthPenalty"}

@@ -62,15 +62,6 @@ def test_a_full_shared_block_is_not_copied():
     assert tables.references(0) == 2
 
 
-def test_nothing_appended_copies_nothing():
-    tables = BlockTables(4, 4)
-    a = tables.add_sequence()
-    tables.append(a, 2)
-    tables.fork(a)
-    before = state(tables)
-    assert tables.append(a, 0) == ([], []) and state(tables) == before
-
-
 def test_a_fork_of_a_prefix_shares_only_its_blocks():
     tables = BlockTables(6, 4)
     a = tables.add_sequence()
@@ -84,21 +75,6 @@ def test_a_fork_of_a_prefix_shares_only_its_blocks():
     assert tables.append(c, 1) == ([(1, 1)], []), "once a is gone it is"
 
 
-def test_freed_blocks_are_used_again_and_shared_ones_stay():
-    tables = BlockTables(3, 2)
-    a = tables.add_sequence()
-    tables.append(a, 6)
-    b = beginning(tables, a, 3)
-    tables.free(a)
-    assert (tables.free_blocks, tables.sequences) == (1, (b,)) and tables.references(2) == 0
-    c = tables.add_sequence()
-    assert tables.append(c, 1).slots == [(2, 0)]
-    tables.free(c)
-    assert tables.add_sequence() not in (a, b, c), "a freed sequence's number is not given again"
-    tables.free(b)
-    assert tables.free_blocks == 3 and tables.filled_slots == 0
-
-
 def test_truncate_gives_back_what_it_empties():
     tables = BlockTables(4, 2)
     a = tables.add_sequence()
@@ -108,16 +84,6 @@ def test_truncate_gives_back_what_it_empties():
     tables.truncate(a, 3)
     assert tables.table(a) == [0, 1] and tables.length(a) == 3 and tables.free_blocks == 2
     assert tables.append(a, 2).slots == [(1, 1), (2, 0)]
-
-
-def test_a_truncated_owner_does_not_write_over_what_a_fork_still_reads():
-    tables = BlockTables(4, 4)
-    a = tables.add_sequence()
-    tables.append(a, 4)
-    b = tables.fork(a)
-    tables.truncate(a, 2)
-    assert tables.append(a, 1) == ([(1, 2)], [(0, 1)])
-    assert tables.table(b) == [0]
 
 
 def test_running_out_says_so_and_loses_nothing():

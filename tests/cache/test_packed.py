@@ -74,14 +74,6 @@ def test_no_text_holds_more_blocks_than_its_window_says(size, tokens, block_size
         assert max(held) == window.most_blocks(tokens, block_size)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"), [((0,), "size: expected an integer of at least 1"), ((3, -1), "sinks: expected an integer")]
-)
-def test_a_window_that_sees_nothing_is_refused(sizes, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        StreamingWindow(*sizes)
-
-
 def test_a_mechanism_that_blocks_do_not_have_is_refused_and_attention_is_not():
     x = torch.randn(2, 1, 8, dtype=torch.float64)
     for mechanism, fine in ((Dense(soft_cap=3.0), False), (attention, True), (Dense(dropout=0.2), True)):

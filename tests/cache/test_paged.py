@@ -222,39 +222,3 @@ def test_the_cache_is_never_gathered_on_a_cpu(groups, tokens):
     kept = 4 * 2 * q.nbytes  # the output, the scaled queries, two tensors of the online softmax
     assert watch.largest == 2**21
     assert watch.most < 2 * 2**21 + kept + 2**16
-
-
-S = torch.zeros(2, 1, 3)
-POOL = torch.zeros(4, 2, 3, 8)
-
-
-@pytest.mark.parametrize(
-    ("k", "v", "name"),
-    [(S, S[:, :, :2], "v"), (S.double(), S, "k"), (S, S.clone().requires_grad_(), "v")],
-)
-def test_wrong_tokens_for_a_pool_are_named_and_nothing_is_lost(k, v, name):
-    pool = BlockPool(4, 2, 1, 3)
-    pool.keys.fill_(7.0)
-    pool.values.fill_(7.0)
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        pool.write([(0, 1)] * 2, k, v)
-    assert (pool.keys == 7.0).all() and (pool.values == 7.0).all()
-
-
-WRONG = {
-    "q": [torch.zeros(1, 4, 8), [1.0]],
-    "keys": [POOL.long(), POOL[:, :0], POOL[..., :6], POOL.clone().requires_grad_()],
-    "values": [POOL.clone().requires_grad_()],
-    "table": [torch.tensor([0, 1]), [[0, 1]]],
-    "lengths": [torch.tensor([[4]]), torch.tensor([4.0]), 4],
-    "scale": ["1"],
-}
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_wrong_input_of_the_attention_is_named(name, value):
-    right = {"q": torch.zeros(1, 4, 1, 8), "keys": POOL, "values": POOL}
-    right |= {"table": torch.tensor([[2, 1]]), "lengths": torch.tensor([4])}
-    assert paged_attention(**right).shape == (1, 4, 1, 8)
-    with pytest.raises(ValueError, match=f"^{name}: expected"):
-        paged_attention(**(right | {name: value}))

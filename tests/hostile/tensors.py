@@ -7,7 +7,7 @@ from torch import nn
 
 import attn_core
 from attn_core import KVCache, MultiHeadAttention, masks, positions, scores
-from attn_core.cache import BlockPool, BlockTables, as_tensors, paged_attention
+from attn_core.cache import BlockPool, BlockTables, StreamingWindow, as_tensors, paged_attention
 from attn_core.mechanisms.dense import masked_softmax
 from tests.hostile.row import Row, sizes, wrong
 
@@ -118,13 +118,13 @@ PLACES = [
     *sizes("same_group", masks.same_group, {}, groups=[ids(3)]),
     *sizes("sinusoidal", positions.sinusoidal, {"length": 1, "dim": 4},
         length=[-1, 2.0], dim=[0], base=[NAN, INF], dtype=[torch.int64]),
-    *sizes("Sinusoidal", positions.Sinusoidal, {"dim": 4}, base=[0]),
+    *sizes("Sinusoidal", positions.Sinusoidal, {"dim": 4}, dim=[0], base=[0]),
     *sizes("Sinusoidal's call", positions.Sinusoidal(4), {"x": numbers(1, 2, 4)},
         x=[numbers(1, 2, 5)], offset=[-1, whole(1, 2), numbers(1)]),
-    *sizes("Learned", positions.Learned, {"dim": 4}, max_length=[0]),
+    *sizes("Learned", positions.Learned, {"max_length": 3, "dim": 4}, max_length=[0], dim=[0]),
     *wrong("Learned's call", positions.Learned(3, 4), {"x": numbers(2, 2, 4)},
-        ("offset", 2, "x"), ("offset", whole(0, -2))),
-    *sizes("Rotary", positions.Rotary, {"head_dim": 4}, head_dim=[5], base=["1e4", True], rotary_dim=[3, 6],
+        ("x", numbers(2, 2, 5)), ("offset", 2, "x"), ("offset", whole(0, -2))),
+    *sizes("Rotary", positions.Rotary, {"head_dim": 4}, head_dim=[5, "4"], base=["1e4", True], rotary_dim=[3, 6],
         scaling=[4.0, positions.Interpolation]),
     *sizes("rotate", positions.Rotary(4).rotate, {"x": numbers(2, 1, 3, 4), "positions": whole(0, 1, 2)},
         x=[numbers(2, 3, 4), ids(2, 1, 3, 4)],
@@ -260,6 +260,7 @@ def gone():
 slots = {"pool": BlockPool(3, 2, 1, 4), "slots": [(0, 0)], "k": numbers(1, 1, 4), "v": numbers(1, 1, 4)}
 first = {"self": started(2), "sequence": 0}
 PAGED = [
+    *sizes("StreamingWindow", StreamingWindow, {"size": 3}, size=[0], sinks=[-1]),
     *sizes("tables", BlockTables, {"num_blocks": 3, "block_size": 1}, block_size=[0, 2.0, True], num_blocks=[0, "3"]),
     *sizes("fork", BlockTables.fork, first, sequence=[1]),
     *sizes("table", BlockTables.table, first, sequence=[[0]]),
@@ -273,7 +274,12 @@ PAGED = [
     Row("as_tensors: unknown", as_tensors, {"tables": started(2), "sequences": [0, 7]}, "sequence"),
     *sizes("pool", BlockPool, {"num_blocks": 1, "block_size": 1, "head_dim": 1}, num_kv_heads=[0]),
     *sizes("write", lambda pool, slots, k, v: pool.write(slots, k, v), slots,
-        k=[numbers(2, 1, 4)], v=[numbers(1, 1, 4, device="meta")]),
+        k=[numbers(2, 1, 4), numbers(1, 1, 4).double()],
+        v=[numbers(1, 1, 3), numbers(1, 1, 4, device="meta"), numbers(1, 1, 4).requires_grad_()]),
+    *sizes("paged", paged_attention, paged(), q=[numbers(1, 4, 8), [1.0]],
+        keys=[ids(3, 2, 2, 8), numbers(3, 0, 2, 8), numbers(3, 2, 2, 6), numbers(3, 2, 2, 8).requires_grad_()],
+        values=[numbers(3, 2, 2, 6).requires_grad_()], table=[whole(0, 1), [[0, 1]]],
+        lengths=[whole(4)[None], torch.tensor([4.0]), 4], scale=["1"]),
     *wrong("paged", paged_attention, paged(), ("q", numbers(1, 4, 1, 8, dtype=torch.float64), "keys"),
         ("q", numbers(1, 4, 1, 8).requires_grad_()), ("q", numbers(1, 3, 1, 8), "keys"),
         ("values", numbers(2, 2, 2, 6)), ("table", torch.ones(1, 2)), ("table", ids(2, 2)),
