@@ -94,8 +94,8 @@ class Painter(nn.Module):
         """The clean patches ``(B, N, 3·P²)``, as far as the model can tell.
 
         ``time (B,)`` goes from 0, where ``noisy`` is noise, to 1, where it is the picture. ``captions (B, T)`` holds
-        ids of which the first ``lengths (B,)`` are true. ``bias (B, T)`` is added to every score of a token in every block:
-        log 2 doubles its weight beside the others, −∞ hides it.
+        ids of which the first ``lengths (B,)`` are true. ``bias (B, T)`` is added to every score of a token in every
+        block: log 2 doubles its weight beside the others, −∞ hides it.
         """
         rates = torch.exp(-math.log(1000) * torch.arange(FREQUENCIES, device=time.device) / FREQUENCIES)
         angles = 100 * time[:, None] * rates

@@ -1,4 +1,4 @@
-"""A captioner with soft and with hard attention: what it writes, and where it looks for each word.
+"""A captioner with soft attention: what it writes, and where it looks for each word.
 
 On scenes that the project draws: two coloured objects to name, two grey ones to pass over, and eight pairs of a colour
 and a shape kept out of training. Every model is tested on new scenes of trained pairs, and on scenes of nothing but the
@@ -14,33 +14,27 @@ from typing import Any
 import torch
 from torch import nn
 
-from attn_book.alignment import alignment_error, true_sources
+from attn_book.alignment import alignment_error
 from attn_book.captioner import ImageEncoder, region_maps
 from attn_book.corpus import COLOURS, SHAPES, SIZE, TRAINED_PAIRS, DrawingBatches, Drawings, draw_scenes
 from attn_book.metrics import exact_match
-from attn_book.train import reinforce_loss, target_loss
+from attn_book.train import target_loss
 from attn_core.decode import greedy
-from attn_core.seq2seq import BahdanauDecoder, HardDecoder, Seq2Seq
-from recorded.bahdanau import rounded
+from attn_core.seq2seq import BahdanauDecoder, Seq2Seq
 from recorded.images import FEW, RELATIONS, SORTS, TESTED, VOCAB, Found, each, to_keep, train
 
 SEEDS = (0, 1, 2)
-KINDS = ("hard", "soft")
 SETTINGS: dict[str, Any] = {"pictures": 8_000, "epochs": 8, "learning_rate": 5e-3, "batch_size": 32}
 SIZES = {"embed_dim": 32, "hidden_dim": 64, "memory_dim": 64}
 LONGEST = 10
 
 
-def captioner(kind: str) -> Seq2Seq:
-    """An encoder of 36 regions, and a decoder with attention of this kind."""
-    decoder = HardDecoder if kind == "hard" else BahdanauDecoder
-    return Seq2Seq(ImageEncoder(image_size=SIZE, memory_dim=SIZES["memory_dim"]), decoder(len(VOCAB), **SIZES))
-
-
-def captions(kind: str, seed: int) -> Found:
-    """A captioner with soft or hard attention: whole captions, words, and maps beside the true regions."""
+def captions(seed: int) -> Found:
+    """A captioner: whole captions, words, and maps beside the true regions."""
     torch.manual_seed(seed)
-    model, few = captioner(kind), {name: draw_scenes(FEW, pairs=SORTS[name], seed=2000) for name in SORTS}
+    encoder = ImageEncoder(image_size=SIZE, memory_dim=SIZES["memory_dim"])
+    model = Seq2Seq(encoder, BahdanauDecoder(len(VOCAB), **SIZES))
+    few = {name: draw_scenes(FEW, pairs=SORTS[name], seed=2000) for name in SORTS}
     drawn = draw_scenes(SETTINGS["pictures"], seed=seed)
     batches = DrawingBatches(drawn, VOCAB, batch_size=SETTINGS["batch_size"], seed=seed)
 
@@ -48,34 +42,21 @@ def captions(kind: str, seed: int) -> Found:
         found = {name: described(model, few[name]) for name in few}
         return {f"{name}_{key}": found[name][key] for name in found for key in ("exact", "alignment_error")}
 
-    about = {"kind": kind, "seed": seed}
-    loss = reinforce_loss if kind == "hard" else target_loss
+    about: dict[str, Any] = {"seed": seed}
     rates = {"epochs": SETTINGS["epochs"], "learning_rate": SETTINGS["learning_rate"]}
-    about |= train(model, batches, loss, validate, **rates)
+    about |= train(model, batches, target_loss, validate, **rates)
     tests = {name: draw_scenes(TESTED, pairs=SORTS[name], seed=3000) for name in SORTS}
     about |= {name: described(model, tests[name]) | words_right(model, tests[name]) for name in SORTS}
-    return about, to_keep(model, "captioner") if (kind, seed) == ("soft", SEEDS[0]) else {}
+    return about, to_keep(model, "captioner") if seed == SEEDS[0] else {}
 
 
 def described(model: Seq2Seq, drawn: Drawings) -> dict[str, float]:
-    """Captions that the model writes by itself, and its maps while it is given the true ones.
-
-    An article has no true regions; ``article_on_object`` tells how often it looks at the object it announces.
-    """
+    """Captions that the model writes by itself, and its maps while it is given the true ones."""
     batches = DrawingBatches(drawn, VOCAB, batch_size=FEW)
     found = [h for batch in batches for h in greedy(model, batch.source, batch.source_lengths, max_length=LONGEST)]
-    maps, links = region_maps(model, batches), drawn.links()
-    on_object, early = [], []
-    for weights, link, caption in zip(maps, links, drawn.captions, strict=True):
-        for word, true in true_sources(link).items():
-            on_object.append(weights[word, list(true)].sum().item())
-            if caption[word] in COLOURS:
-                early.append(int(weights[word - 1].argmax()) in true)
     return {
         "exact": exact_match([VOCAB.decode(h.ids) for h in found], drawn.captions),
-        "alignment_error": alignment_error(maps, links),
-        "on_object": statistics.fmean(on_object),
-        "article_on_object": statistics.fmean(early),
+        "alignment_error": alignment_error(region_maps(model, batches), drawn.links()),
     }
 
 
@@ -113,22 +94,9 @@ def another_colour(caption: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def guesses(drawn: Drawings) -> dict[str, float]:
-    """The alignment error of a guess: any region, or any that holds some of an object that the caption names."""
-    any_region, any_object = [], []
-    for link in drawn.links():
-        true = true_sources(link)
-        for regions in true.values():
-            any_region.append(1 - len(regions) / (SIZE // 8) ** 2)
-            any_object.append(1 - len(regions) / len(set().union(*true.values())))
-    return {"any_region": statistics.fmean(any_region), "any_named_object": statistics.fmean(any_object)}
-
-
 def run(folder: Path) -> dict[str, Any]:
-    """Both kinds with every seed; the weights of the first with soft attention are kept."""
+    """A captioner with every seed; the weights of the first are kept."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
-    jobs = [(kind, seed) for kind in KINDS for seed in SEEDS]
-    runs = each(captions, jobs, folder / "captions.safetensors")
-    guessed = {name: rounded(guesses(draw_scenes(TESTED, pairs=pairs, seed=3000))) for name, pairs in SORTS.items()}
+    runs = each(captions, [(seed,) for seed in SEEDS], folder / "captions.safetensors")
     training = SETTINGS | SIZES | {"tested": TESTED, "tested_on_the_way": FEW, "threads": 1}
-    return {"training": training, "words": list(VOCAB.tokens), "guesses": guessed, "runs": runs}
+    return {"training": training, "words": list(VOCAB.tokens), "runs": runs}

@@ -213,13 +213,13 @@ def test(model: Reader) -> dict[str, float]:
     }
 
 
-def measure(form: str, told: str, seed: int, times: int = 1) -> dict[str, Any]:
-    """One model, trained, and tested at equal distances on the way; for ``times`` as many steps as usual."""
+def measure(form: str, told: str, seed: int) -> dict[str, Any]:
+    """One model, trained, and tested at equal distances on the way."""
     model = build(form, told, seed)
-    optimizer, rate = torch.optim.Adam(model.parameters()), cosine(times * STEPS, peak=LEARNING_RATE)
+    optimizer, rate = torch.optim.Adam(model.parameters()), cosine(STEPS, peak=LEARNING_RATE)
     losses, curve, given = [], [], batches(seed)
     started = time.process_time()
-    for number in range(1, times * STEPS + 1):
+    for number in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = rate(number - 1)
         losses.append(step(model, optimizer, next(given)))
         if number % (STEPS // POINTS) == 0:

@@ -54,7 +54,9 @@ def train(data: Arrangements, vocab: Vocab, seed: int) -> tuple[Painter, list[fl
             losses.append(round(total / 100, 4))
             total = 0.0
             print(step, losses[-1], flush=True)
-    return mean.module, losses
+    best = mean.module
+    assert isinstance(best, Painter)
+    return best, losses
 
 
 def painted(model: Painter, ids_of: dict[str, int], data: Arrangements, guidance: float) -> Tensor:

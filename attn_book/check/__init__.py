@@ -5,7 +5,7 @@ from attn_book.check.biases import alibi_bias, relative_bias
 from attn_book.check.broken_layers import SPECIMENS, StepByStep, reveal, specimen
 from attn_book.check.buckets import met
 from attn_book.check.cached import cached_attention, folded_bias
-from attn_book.check.contexts import bilinear, gated, prefix_context, sentence_context
+from attn_book.check.contexts import gated, prefix_context, sentence_context
 from attn_book.check.decoders import bahdanau_context, local_weights
 from attn_book.check.exercise import Case, Check, Inputs, Misconception, NotYet, hint
 from attn_book.check.hard_attention import reinforce_gradient, reinforce_spread
@@ -43,7 +43,6 @@ __all__ = [
     "dot_product_attention",
     "bahdanau_context",
     "beam_step",
-    "bilinear",
     "blocks_touched",
     "by_chunks",
     "cached_attention",

@@ -1,4 +1,4 @@
-"""Checks of prefix and sentence contexts, a gate, and a score with a matrix of the text."""
+"""Checks of prefix and sentence contexts, and of a gate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.context import blend
 
 _PAGE = "chapters/17_context"
-_FORMULA = (_PAGE, "Adding a context to queries and keys")
-_GATES = (_PAGE, "Gated contexts")
-_GLOBAL = (_PAGE, "Global and deep contexts")
-_HIERARCHY = (_PAGE, "Hierarchical attention")
-_DECODER = (_PAGE, "Contexts in a decoder")
+_PADDING = (_PAGE, "Padding on two levels, by hand")
+_LEVELS = (_PAGE, "Two levels of pooling")
+_CONTEXT = (_PAGE, "The proposal of 2019")
 
 
 # The mean of the words so far.
@@ -43,102 +41,42 @@ prefix_context = Check(
             lambda x: x.mean(1, keepdim=True).expand_as(x).clone(),
             "every word gets the mean of the whole text",
             "That is the global context, in which a word also gets information from the words after it.",
-            _GLOBAL,
+            _CONTEXT,
         ),
         Misconception(
             lambda x: x.cumsum(1),
             "the sums are not divided",
             "The result is a mean: divide the sum at each position by the number of words in it.",
-            _DECODER,
+            _CONTEXT,
         ),
         Misconception(
             lambda x: x.cumsum(1) / x.shape[1],
             "all sums are divided by the number of all words",
             "The first sum contains one word, the second two.",
-            _DECODER,
+            _CONTEXT,
         ),
         Misconception(
             lambda x: (x.cumsum(1) - x) / (_counts(x) - 1).clamp(min=1),
             "a word's own vector is left out",
             "The mean runs over the words up to it, itself included.",
-            _DECODER,
+            _CONTEXT,
         ),
         Misconception(
             lambda x: x.flip(1).cumsum(1).flip(1) / _counts(x).flip(0),
             "the mean runs over the word and those after it",
             "These are exactly the words that must be masked in a decoder.",
-            _DECODER,
+            _CONTEXT,
         ),
         Misconception(
             lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1)[:, None, None],
             "the sums run over the texts of the batch",
             "Axis 1 holds the words, and no text may influence another one.",
-            _DECODER,
+            _CONTEXT,
         ),
     ],
     hints=[
         "x.cumsum(1) holds the sum of the words up to each position.",
         "Divide the sums by 1, 2, …, n: a tensor of shape (n, 1).",
-    ],
-)
-
-
-# A score with a matrix made of the text.
-
-
-def _bilinear_cases(draw: Inputs) -> Iterator[Case]:
-    for name, size in (("a few words", draw.whole(3, 6)), ("longer vectors", draw.whole(8, 12))):
-        words = draw.whole(3, 6)
-        yield Case(name, (draw.normal(words, size), draw.normal(words, size), draw.normal(size)))
-    yield Case("more keys than queries", (draw.normal(2, size), draw.normal(7, size), draw.normal(size)), edge=True)
-    yield Case("a single query", (draw.normal(1, size), draw.normal(3, size), draw.normal(size)), edge=True)
-
-
-bilinear = Check(
-    "bilinear",
-    answer=lambda Q, K, c: (Q @ c)[:, None] * (K @ c) / len(c),
-    cases=_bilinear_cases,
-    misconceptions=[
-        Misconception(
-            lambda Q, K, c: (Q @ c)[:, None] * (K @ c),
-            "the division by d is left out",
-            "C is c cᵀ divided by d.",
-            _FORMULA,
-        ),
-        Misconception(
-            lambda Q, K, c: (Q @ c)[:, None] * (K @ c) / math.sqrt(len(c)),
-            "the division is by √d",
-            "That belongs to the plain score. C itself is divided by d.",
-            _FORMULA,
-        ),
-        Misconception(
-            lambda Q, K, c: ((Q @ c)[:, None] + (K @ c)) / len(c),
-            "the two products are added",
-            "Qc cᵀKᵀ is a product: a key gains only for queries that are similar to the context as well.",
-            _FORMULA,
-        ),
-        Misconception(
-            lambda Q, K, c: (Q * c) @ K.T / len(c),
-            "C is taken for a matrix with c on its diagonal",
-            "c cᵀ has the entry c_a c_b at every position (a, b).",
-            _FORMULA,
-        ),
-        Misconception(
-            lambda Q, K, c: (K @ c)[:, None] * (Q @ c) / len(c),
-            "rows and columns are exchanged",
-            "A row belongs to a query. With as many keys as queries, the shape does not show this mistake.",
-            _FORMULA,
-        ),
-        Misconception(
-            lambda Q, K, c: (Q + c) @ (K + c).T / len(c),
-            "c is added to queries and keys",
-            "With a sum, some keys become more important for every query in the same way.",
-            _FORMULA,
-        ),
-    ],
-    hints=[
-        "q·C·k = (q·c)(c·k)/d: one number for each query times one for each key.",
-        "Q @ c is (n,). Give it an axis, and the two multiply to (n, n).",
     ],
 )
 
@@ -169,37 +107,37 @@ gated = Check(
             lambda x, context, own, given, bias: blend(x, context, 1 - _logit(x, context, own, given, bias).sigmoid()),
             "the two parts of the blend are exchanged",
             "λ is the share of the context: at λ = 0 the context has no effect.",
-            _GATES,
+            _CONTEXT,
         ),
         Misconception(
             lambda x, context, own, given, bias: x + _logit(x, context, own, given, bias).sigmoid() * context,
             "the context is added and nothing is taken away",
             "A blend keeps only 1 − λ of the word's own vector.",
-            _GATES,
+            _CONTEXT,
         ),
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, bias).softmax(1)),
             "the gates of a text are a softmax",
             "Each word has its own gate, a logistic function, and the gates need not add up to one over the words.",
-            _GATES,
+            _CONTEXT,
         ),
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, (x @ own + bias)[..., None].sigmoid().expand_as(x)),
             "the gate depends only on the word",
             "The gate depends on both vectors, the word's and the context's.",
-            _GATES,
+            _CONTEXT,
         ),
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, (x * own + context * given + bias).sigmoid()),
             "there is a gate for each entry",
             "The products with the two vectors are sums: one number for each word.",
-            _GATES,
+            _CONTEXT,
         ),
         Misconception(
             lambda x, context, own, given, bias: blend(x, context, _logit(x, context, own, given, 0.0).sigmoid()),
             "the bias is left out",
             "The bias says how far the gate is open by default; −∞ closes it.",
-            _GATES,
+            _CONTEXT,
         ),
     ],
     hints=[
@@ -251,37 +189,37 @@ sentence_context = Check(
             lambda x, numbers, words: _means(x, words[:, None] & words[:, :, None]),
             "every word gets the mean of the whole paragraph",
             "The mean is over the words of the same sentence only.",
-            _HIERARCHY,
+            _LEVELS,
         ),
         Misconception(
             _across,
             "sentences with the same number are joined across the paragraphs of the batch",
             "Sentence 0 of one text and sentence 0 of another are different sentences.",
-            _HIERARCHY,
+            _LEVELS,
         ),
         Misconception(
             lambda x, numbers, words: _means(x, numbers[:, :, None] == numbers[:, None]),
             "padding takes part in the means",
             "Padding also has a sentence number, but it is not a word of that sentence.",
-            _GLOBAL,
+            _PADDING,
         ),
         Misconception(
             lambda x, numbers, words: _means(x, (numbers[:, :, None] == numbers[:, None]) & words[:, None]),
             "padding gets a mean too",
             "Padding is not a word: such positions get zeros.",
-            _HIERARCHY,
+            _PADDING,
         ),
         Misconception(
             lambda x, numbers, words: _means(x, _same(numbers, words) & ~torch.eye(x.shape[1], dtype=torch.bool)),
             "a word's own vector is left out",
             "The sentence's vector is the same for all of its words.",
-            _HIERARCHY,
+            _LEVELS,
         ),
         Misconception(
             lambda x, numbers, words: _same(numbers, words).float() @ x.nan_to_num(0.0),
             "the sums are not divided",
             "The result is a mean: the vector of a long sentence must not be longer than that of a short one.",
-            _HIERARCHY,
+            _LEVELS,
         ),
         Misconception(
             lambda x, numbers, words: (
@@ -289,7 +227,7 @@ sentence_context = Check(
             ),
             "padding is multiplied by 0",
             "The values in the padding must not matter, and 0 times NaN is NaN. Fill the padding with zeros first.",
-            _GLOBAL,
+            _PADDING,
         ),
     ],
     hints=[

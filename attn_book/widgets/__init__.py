@@ -10,6 +10,7 @@ from attn_book.widgets.paged_cache import PagedCacheExplorer
 from attn_book.widgets.patch_attention import PatchAttentionExplorer
 from attn_book.widgets.positional import PositionalEncodingExplorer
 from attn_book.widgets.quiz import Quiz
+from attn_book.widgets.text_to_image import TextToImage
 from attn_book.widgets.translator import Translator
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "PositionalEncodingExplorer",
     "Quiz",
     "StaticWidget",
+    "TextToImage",
     "Translator",
 ]

@@ -49,7 +49,7 @@ def export_translator(model: nn.Module, source_vocab: Vocab, target_vocab: Vocab
 
 
 def export_painter(model: Painter, vocab: Vocab) -> dict[str, Any]:
-    """Return a trained painter as plain data that JSON can hold and `painter_model.js` can run.
+    """Return a trained painter as plain data that JSON can hold and `text_to_image_model.js` can run.
 
     The weights are stored as by `export_translator`; `load_painter` returns a model of them.
 

@@ -2,11 +2,12 @@
 
 One request reads 256 tokens and gets 48 more, the likeliest ones, which are the same in every way. `repetitive` says
 one sentence again and again. In `edited` the same sentence comes with two ends by turns, so that what follows is one of
-two. The report has how many steps each way took.
+two. `free` is the beginning of a page of Python's documentation. The report has how many steps each way took.
 """
 
 import functools
 from collections.abc import Mapping
+from pydoc_data.topics import topics
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from attn_core.serving import Engine, PromptLookup, Request
 from benchmarks.cases.smollm2 import TEXT, source
 from benchmarks.measure import Trial, Work
 
-TEXTS = {"repetitive": TEXT, "edited": TEXT + TEXT.replace("tired", "wide")}
+TEXTS = {"repetitive": 64 * TEXT, "edited": 32 * (TEXT + TEXT.replace("tired", "wide")), "free": topics["execmodel"]}
 WAYS = {"a tree": PromptLookup(8, branches=3), "a chain": PromptLookup(8), "no drafts": None}
 SEARCHED, NEW = 256, 48
 
@@ -26,7 +27,7 @@ def prompt(text: str, quick: bool) -> list[int]:
     """The tokens to go on from."""
     if quick:
         return source(quick)[1][:8] * 3
-    return load_gguf(smollm2_file()).tokenizer.encode(64 * TEXTS[text]).ids[:SEARCHED]
+    return load_gguf(smollm2_file()).tokenizer.encode(TEXTS[text]).ids[:SEARCHED]
 
 
 def prepare(way: str, text: str, quick: bool) -> Work:
@@ -55,7 +56,7 @@ def report(works: Mapping[str, Work], seconds: Mapping[str, list[float]], *, tex
 
 
 def trials(*, quick: bool, device: torch.device) -> list[Trial]:
-    """Both texts."""
+    """Each text."""
     try:
         smollm2_file()
     except FileNotFoundError as error:

@@ -71,6 +71,13 @@ USES = {
         key="Enter",
         watched="fieldset button@class",
     ),
+    "TextToImage": Use(
+        drawn=".attn-look canvas",
+        click=".attn-look",
+        focus=".attn-look",
+        key="Enter",
+        watched=".attn-look@aria-pressed",
+    ),
     "Translator": Use(
         drawn=".attn-square",
         click="[data-place][tabindex='-1']",

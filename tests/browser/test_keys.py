@@ -48,6 +48,12 @@ STOPS = {
         *(f"[name={name}]" for name in ("position", "offset", "pair")),
     ],
     "Quiz": ["[name=choice]", "form button"] * 2,
+    "TextToImage": [  # the steps come with a painting
+        "[name=sentence]",
+        *["button"] * 2,
+        *[".attn-look", "[name=factor]"] * 2,
+        *(f"[name={name}]" for name in ("guidance", "seed", "block", "keep")),
+    ],
     "Translator": ["[name=sentence]", *["button"] * 3, "[data-place]", "summary", "[name=view]", *["[name=head]"] * 2],
 }
 # For each kind: a widget, and the keys that a reader presses in it, in this place or where the focus is, with what has
@@ -153,6 +159,16 @@ KEYS = {
             (None, "Tab ArrowDown Tab Space", "^Committed .*2 of 3 answered, 1 right"),
             (None, "Tab Space Enter", "value=0;.*3 of 3 answered, 1 right"),  # Enter commits, and the focus stays
             (None, "Tab Tab Enter", "value=0;.*0 of 3 answered, 0 right"),
+        ],
+    ),
+    "TextToImage": (
+        lambda: sample("TextToImage"),
+        [
+            (".attn-look >> nth=1", "Enter", "^zbb, at most .*Bright patches attend to “zbb”"),
+            (None, "Space", "^zbb, at most .*Press a word"),
+            ("[name=guidance]", "ArrowRight", "^guidance .*guidance=2.5;"),
+            ("[name=seed]", "End ArrowLeft", "^noise .*seed=39;"),
+            ("[name=block]", "End", "^maps of .* block 2 .*block=2;"),
         ],
     ),
     "Translator": (

@@ -15,6 +15,7 @@ from attn_book.widgets.translator import SENTENCE
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from tests.book.built_site import ROOT
 from tests.browser.reader import DRIVE
+from tests.browser.walks import painter
 
 pytestmark = pytest.mark.browser
 
@@ -139,6 +140,12 @@ def translators():
         yield widgets.Translator.of(untrained(source, target), source, target, " ".join(words[k : k + 4]))
 
 
+def painters():
+    words = as_words(MARKUP)
+    for k in range(0, len(words), 8):
+        yield painter(*words[k : k + 8])
+
+
 KINDS = {
     "AttentionHeatmap": heatmaps,
     "AttentionPatternExplorer": lambda: [widgets.AttentionPatternExplorer("hash")],
@@ -149,6 +156,7 @@ KINDS = {
     "PatchAttentionExplorer": patches,
     "PositionalEncodingExplorer": lambda: [widgets.PositionalEncodingExplorer()],
     "Quiz": quizzes,
+    "TextToImage": painters,
     "Translator": translators,
 }
 # A quiz asks all that it has; a translator, which works at each step, has a button for each of sixty words.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from attn_book.data import Vocab
+from attn_book.painter import Painter
 from attn_book.widgets import (
     AttentionHeatmap,
     AttentionPatternExplorer,
@@ -23,6 +24,7 @@ from attn_book.widgets import (
     PositionalEncodingExplorer,
     Quiz,
     StaticWidget,
+    TextToImage,
     Translator,
 )
 from attn_book.widgets.exported import export_translator
@@ -346,6 +348,44 @@ def translators():
     yield Walk(wide, _fill(("sentence", "V" * 60 + " W")), (*data, *LONG, "v" * 60))
 
 
+def painter(*words: str) -> TextToImage:
+    """A small model never trained, all of whose parameters differ from zero, with a caption of all that it knows."""
+    vocab = Vocab([words])
+    torch.manual_seed(0)
+    model = Painter(len(vocab), dim=8, num_heads=2, num_layers=2, patch_size=8)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight), alpha=0.3)
+    return TextToImage.of(model, vocab, " ".join(words))
+
+
+def painters():
+    def paint(page, caption):
+        page.locator("input[name=sentence]").fill(caption)
+        _press(page, "Paint")
+        page.locator(".attn-told:not(:empty)").wait_for()
+        yield
+
+    def drive(page):
+        yield from paint(page, "zaa zbb")
+        page.locator(".attn-look").first.click()
+        yield
+        page.locator("select").first.select_option("4")
+        page.locator(".attn-told:not(:empty)").wait_for()
+        yield from _fill(("step", 12), ("block", 1))(page)
+        page.locator("input[name=keep]").check()
+        for caption in ("zbb zbb", "zaa"):
+            yield from paint(page, caption)
+        for typed in ("zww", "zww zvv", "z", "zaa " * 13):
+            page.locator("input[name=sentence]").fill(typed)
+            yield
+            page.locator("input[name=sentence]").press("Enter")
+            yield
+
+    yield Walk(painter("zaa", "zbb"), drive, ("zaa", "zbb", "zww", "zvv"))
+    yield Walk(painter(*LONG[:5]), data=(*LONG, "or"))
+
+
 WALKS = {
     "AttentionHeatmap": heatmaps,
     "AttentionPatternExplorer": patterns,
@@ -356,6 +396,7 @@ WALKS = {
     "PatchAttentionExplorer": patches,
     "PositionalEncodingExplorer": positions,
     "Quiz": quizzes,
+    "TextToImage": painters,
     "Translator": translators,
 }
 

@@ -20,6 +20,7 @@ from PIL import Image
 
 from attn_book import widgets
 from attn_book.data import Vocab
+from attn_book.painter import Painter
 from attn_book.widgets.base import StaticWidget
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 
@@ -78,6 +79,12 @@ def translator(sentence="the cat ."):
     sizes = {"embed_dim": 6, "hidden_dim": 5}
     model = Seq2Seq(Encoder(len(source), **sizes), BahdanauDecoder(len(target), **sizes, memory_dim=10))
     return widgets.Translator.of(model, source, target, sentence)
+
+
+def painter(caption="a ring"):
+    torch.manual_seed(0)
+    vocab = Vocab([["a", "blue", "ring", EVIL.replace(" ", "")]])
+    return widgets.TextToImage.of(Painter(len(vocab), dim=8, num_heads=2, num_layers=1, patch_size=8), vocab, caption)
 
 
 STORY = [["start", "A", 5], ["fork", "A", "B"], ["grow", "B"], ["decode"], ["end", "A"]]
@@ -154,6 +161,13 @@ SAMPLES = {
         {"questions": ([], {}, "which?", None, 3)},
         ("question",),
     ),
+    "TextToImage": Sample(
+        painter,
+        {"caption": "a blue ring"},
+        120_000,
+        "TextToImage(words=8, dim=8, layers=1)",
+        {"caption": ("the ring", "a <bos>", "  ", " ".join(["a"] * 13), ["a"], None)},
+    ),
     "Translator": Sample(
         translator,
         {"sentence": "cat ."},
@@ -185,7 +199,7 @@ def test_a_file_that_is_no_json_is_refused(tmp_path, content):
     path = tmp_path / "a.json"
     if isinstance(content, bytes):
         path.write_bytes(content)
-    for load in (widgets.Quiz.load, widgets.Translator.load):
+    for load in (widgets.Quiz.load, widgets.TextToImage.load, widgets.Translator.load):
         with pytest.raises(
             FileNotFoundError if content is None else ValueError, match="path: expected|a.json"
         ) as caught:
@@ -273,6 +287,7 @@ TOLD = {
     "PatchAttentionExplorer": [f"row 2, column 2 ({100 * torch.arange(9.0).softmax(0)[8]:.1f} %)"],
     "PositionalEncodingExplorer": [f"PE[10, 6] = {math.sin(10 * OMEGA):.3f}", f"offset of 7 by {7 * OMEGA:.3f} rad"],
     "Quiz": ["1. Which scale?"],
+    "TextToImage": ["caption: a ring", "after 0, 5, 10, 20 steps"],
     "Translator": ["sentence: the cat ."],
 }
 
