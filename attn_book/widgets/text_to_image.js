@@ -100,7 +100,7 @@ function draw({ model, listen, signal }) {
     part("settings", guidance.box, seed.box, block.box, keeping),
   );
 
-  const settings = { guidance: 2, seed: 1, block: -1, chosen: -1 };
+  const settings = { guidance: 2, seed: 2, block: -1, chosen: -1 };
   let run = null; // what is painted: its words, factors, states, predictions and weights
   let last = null; // the last that was painted to the end
   let [at, given] = [0, ""]; // the step that shows, and the caption as it was given
