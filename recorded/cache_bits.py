@@ -22,7 +22,7 @@ from recorded.likeliest import CHAPTERS, prose
 
 SEEDS = (0,)
 TOKENS, SIZE = 400, 64  # of a text; of a head
-PAGES = ("02_bahdanau", "10_flash", "15_recurrent", "16_long_context", "20_pictures")
+PAGES = ("02_bahdanau", "10_flash", "15_recurrent", "16_long_context", "19_pictures")
 BLOCK, TOKEN, HALF, CHANNEL = (32, SIZE), (1, SIZE), (1, SIZE // 2), (32, 1)
 
 Group = tuple[int, int]

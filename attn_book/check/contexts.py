@@ -11,7 +11,7 @@ from torch import Tensor
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.context import blend
 
-_PAGE = "chapters/17_context"
+_PAGE = "chapters/22_context"
 _PADDING = (_PAGE, "Padding on two levels, by hand")
 _LEVELS = (_PAGE, "Two levels of pooling")
 _CONTEXT = (_PAGE, "The proposal of 2019")

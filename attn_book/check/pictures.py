@@ -12,7 +12,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_book.contrastive import contrastive_loss as right_loss
 
-_PAGE = "chapters/20_pictures"
+_PAGE = "chapters/19_pictures"
 _SPACE = (_PAGE, "Contrastive training: CLIP and SigLIP")
 _SENTENCE = (_PAGE, "Patches: an image as a sequence")
 _TRAINING = (_PAGE, "Training a small CLIP")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_TASK = ("chapters/18_pretraining", "Masked words")
+_TASK = ("chapters/17_pretraining", "Masked words")
 
 
 # Words that are hidden.

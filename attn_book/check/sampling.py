@@ -11,7 +11,7 @@ from torch.nn import functional
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 from attn_core.mechanisms.dense import attention
 
-_PAGE = "chapters/19_next_word"
+_PAGE = "chapters/18_next_word"
 _ONCE = (_PAGE, "Induction heads: copying what was read once")
 _CIRCUIT = (_PAGE, "The rule, set by hand")
 _WRITES = (_PAGE, "Choosing the next token")

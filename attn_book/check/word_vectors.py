@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
-_VECTORS = ("chapters/18_pretraining", "One vector per word")
+_VECTORS = ("chapters/17_pretraining", "One vector per word")
 
 
 def _cases(draw: Inputs) -> Iterator[Case]:
