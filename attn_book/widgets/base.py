@@ -8,6 +8,7 @@ import html
 import io
 import json
 import operator
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,14 +30,15 @@ class Joined:
 
     A widget's script is `page.js`, which all widgets share, and the widget's own files, joined into one module without
     imports; its style likewise. Because they are read anew, a change to a file shows as soon as the cell that makes the
-    widget runs again.
+    widget runs again. Every page holds a copy, so lines that are comments alone are left out.
     """
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
     def __str__(self) -> str:
-        return "".join((_HERE / name).read_text(encoding="utf-8") for name in self.names)
+        text = "".join((_HERE / name).read_text(encoding="utf-8") for name in self.names)
+        return re.sub(r"^ *//.*\n", "", text, flags=re.MULTILINE)
 
 
 class RefusedError(ValueError, traitlets.TraitError):

@@ -21,14 +21,14 @@ CAPTION = "a red circle left of a blue square"
 STEPS = 20
 """As in the page, for the picture that stands there until its script runs."""
 
-_SHOWN = (0, 5, 10, 20)  # the steps after which the picture shows what is painted
+_SHOWN = (0, 10, 20)  # the steps after which the picture shows what is painted
 _MAPS = 10  # and the step whose maps it shows
 _LONGEST = 12  # words of a caption, as in text_to_image.js
 _KEYS = {"patch", "heads", "layers", "dim", "words", "weights"}
 
 
 class _Painted(NamedTuple):
-    """What was painted for a caption: images `(4, 3, 32, 32)`, and a map `(rows, columns)` for each word."""
+    """What was painted for a caption: images `(3, 3, 32, 32)`, and a map `(rows, columns)` for each word."""
 
     words: list[str]
     images: Tensor
@@ -43,7 +43,7 @@ class TextToImage(StaticWidget):
     The trait `caption` is synced: words of the model with spaces between them. Set anew, it waits for the button.
 
     A page shows the picture until its script runs: what Python paints for the caption, from noise of its own, after 0,
-    5, 10 and 20 steps, and for each word its weight in each patch in step 10, the mean over heads and blocks.
+    10 and 20 steps, and for each word its weight in each patch in step 10, the mean over heads and blocks.
 
     Raises:
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
@@ -114,7 +114,7 @@ class TextToImage(StaticWidget):
         )
 
     def picture(self) -> bytes:
-        """Draw the painting after 0, 5, 10 and 20 steps, and under these the map of each word, as a PNG."""
+        """Draw the painting after 0, 10 and 20 steps, and under these the map of each word, as a PNG."""
         from matplotlib.figure import Figure
 
         words, images, maps = self._painted()

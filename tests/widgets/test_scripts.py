@@ -48,9 +48,10 @@ def test_a_widget_that_is_made_after_a_change_has_the_new_script_and_style(tmp_p
             shutil.copy(path, tmp_path)
     monkeypatch.setattr(base, "_HERE", tmp_path)
     for name in ("page.js", "softmax_steps.js"):
-        (tmp_path / name).write_text(f"// {name} is new\n" + (tmp_path / name).read_text(encoding="utf-8"), "utf-8")
+        (tmp_path / name).write_text(f"/* {name} is new */\n" + (tmp_path / name).read_text(encoding="utf-8"), "utf-8")
     (tmp_path / "online_softmax.css").write_text(".attn-new {}", encoding="utf-8")
     widget = OnlineSoftmaxStepper()
     for text in (widget._esm, widget.static_html()):
-        assert text.count("// page.js is new") == text.count("// softmax_steps.js is new") == 1
+        assert text.count("/* page.js is new */") == text.count("/* softmax_steps.js is new */") == 1
+        assert "They have one scope" not in text  # a line that is a comment alone
     assert widget._css.endswith(".attn-new {}")

@@ -287,7 +287,7 @@ TOLD = {
     "PatchAttentionExplorer": [f"row 2, column 2 ({100 * torch.arange(9.0).softmax(0)[8]:.1f} %)"],
     "PositionalEncodingExplorer": [f"PE[10, 6] = {math.sin(10 * OMEGA):.3f}", f"offset of 7 by {7 * OMEGA:.3f} rad"],
     "Quiz": ["1. Which scale?"],
-    "TextToImage": ["caption: a ring", "after 0, 5, 10, 20 steps"],
+    "TextToImage": ["caption: a ring", "after 0, 10, 20 steps"],
     "Translator": ["sentence: the cat ."],
 }
 
