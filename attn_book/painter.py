@@ -99,7 +99,8 @@ class Painter(nn.Module):
         """
         rates = torch.exp(-math.log(1000) * torch.arange(FREQUENCIES, device=time.device) / FREQUENCIES)
         angles = 100 * time[:, None] * rates
-        moment = self.modulation(self.time(torch.cat([angles.sin(), angles.cos()], -1))).unflatten(-1, (6, -1))
+        waves = torch.cat([angles.sin(), angles.cos()], -1).to(noisy.dtype)
+        moment = self.modulation(self.time(waves)).unflatten(-1, (6, -1))
         text = self.caption(captions, lengths)
         mask = length_mask(lengths, captions.shape[1])[:, None, None]
         x = self.inward(noisy) + self.positions

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import attn_core
-from attn_book import context, contrastive, induction, pretrain
+from attn_book import context, contrastive, induction, painter, pretrain
 from attn_book.captioner import ImageEncoder
 from attn_book.context.encoder import ContextEncoder, ContextLayer
+from attn_book.indexer import LightningIndexer
 from attn_core import (
     Dense,
     FlashAttention,
@@ -373,6 +374,18 @@ MODULES: dict[str, Module] = {
             shared_dim=4,
         ),
         lambda m, x: m(x.floats(3, 8, 8), x.tokens(), x.lengths),
+    ),
+    "PainterBlock": Module(
+        lambda: painter.PainterBlock(DIM, HEADS),
+        lambda m, x: m(x.floats(4, DIM), x.floats(6, DIM, number=7), x.states(8), x.hidden),
+    ),
+    "Painter": Module(
+        lambda: painter.Painter(VOCAB, dim=DIM, num_heads=HEADS, num_layers=1, patch_size=16),
+        lambda m, x: m(x.floats(4, 768), x.floats(number=7).sigmoid(), x.tokens(), x.lengths),
+    ),
+    # what ranks keys
+    "LightningIndexer": Module(
+        lambda: LightningIndexer(DIM, num_heads=2, head_dim=4), lambda m, x: m(x.sequence()).softmax(-1)
     ),
 }
 
