@@ -62,7 +62,8 @@ class Painter(nn.Module):
         self, vocab_size: int, *, dim: int = 96, num_heads: int = 4, num_layers: int = 4, patch_size: int = 4
     ) -> None:
         super().__init__()
-        check_integer("patch_size", patch_size)
+        for name, size in {"num_layers": num_layers, "patch_size": patch_size}.items():
+            check_integer(name, size)
         if SIDE % patch_size:
             raise ValueError(f"patch_size: expected a number that divides {SIDE}, got {patch_size}")
         self.patch_size, self.num_heads = patch_size, num_heads
