@@ -84,7 +84,10 @@ def translator(sentence="the cat ."):
 def painter(caption="a ring"):
     torch.manual_seed(0)
     vocab = Vocab([["a", "blue", "ring", EVIL.replace(" ", "")]])
-    return widgets.TextToImage.of(Painter(len(vocab), dim=8, num_heads=2, num_layers=1, patch_size=8), vocab, caption)
+    model = Painter(len(vocab), dim=8, num_heads=2, num_layers=1, patch_size=8)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)  # an untrained painter's last layers are zero: it paints grey
+    return widgets.TextToImage.of(model, vocab, caption)
 
 
 STORY = [["start", "A", 5], ["fork", "A", "B"], ["grow", "B"], ["decode"], ["end", "A"]]
