@@ -4,6 +4,7 @@
 """
 
 from attn_book.corpus.ambiguous import KINDS, SENSES, AmbiguousCorpus, AmbiguousWord, ambiguous_words
+from attn_book.corpus.documents import DOCUMENT_WORDS, Document, DocumentCorpus, document_corpus
 from attn_book.corpus.drawings import (
     COLOURS,
     HELD_PAIRS,
@@ -37,6 +38,7 @@ from attn_book.corpus.sentence_pairs import (
 
 __all__ = [
     "COLOURS",
+    "DOCUMENT_WORDS",
     "EXAMPLE",
     "HELD_PAIRS",
     "KINDS",
@@ -48,6 +50,8 @@ __all__ = [
     "VERBS",
     "AmbiguousCorpus",
     "AmbiguousWord",
+    "Document",
+    "DocumentCorpus",
     "DrawingBatches",
     "Drawings",
     "Entailment",
@@ -60,6 +64,7 @@ __all__ = [
     "ambiguous_words",
     "centred",
     "corpus",
+    "document_corpus",
     "draw_marked",
     "draw_scenes",
     "entailments",

@@ -1,0 +1,105 @@
+"""Attention against the mean on two levels: documents of which one sentence decides what a word means.
+
+The model, the documents and the training are those of the page on hierarchical attention. A model that takes means has
+both questions at zero.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+from attn_book.context import AttentionPooling
+from attn_book.corpus import DOCUMENT_WORDS, SENSES, Document, DocumentCorpus, document_corpus
+from attn_book.data import Vocab
+from attn_book.train.schedules import cosine
+from recorded.bahdanau import rounded
+
+SEEDS = (0, 1, 2, 3, 4)
+SIZES = (600, 4000)
+SIZE, STEPS, PAIRS, LEARNING_RATE = 32, 300, 16, 8e-3
+NOUNS = [sense.noun for word in DOCUMENT_WORDS for sense in SENSES[word]]
+
+
+class Reader(nn.Module):
+    """Words make the vectors of sentences, and these that of the document, from which a linear layer reads the noun."""
+
+    def __init__(self, vocab_size: int, attends: bool) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, SIZE)
+        self.grus = nn.ModuleList(nn.GRU(SIZE, SIZE // 2, bidirectional=True, batch_first=True) for _ in range(2))
+        self.poolings = nn.ModuleList(AttentionPooling(SIZE) for _ in range(2))
+        self.answer = nn.Linear(SIZE, len(NOUNS))
+        for pooling in self.poolings:
+            nn.init.normal_(pooling.question, std=SIZE**-0.5) if attends else nn.init.zeros_(pooling.question)
+            pooling.question.requires_grad_(attends)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``tokens (B, N, T)``, padded with 0, to logits of the nouns."""
+        x, mask = self.embedding(tokens).flatten(0, 1), (tokens != 0).flatten(0, 1)
+        sentences = self._level(0, x, mask).unflatten(0, tokens.shape[:2])
+        return self.answer(self._level(1, sentences, mask.any(-1).unflatten(0, tokens.shape[:2])))
+
+    def _level(self, level: int, x: Tensor, mask: Tensor) -> Tensor:
+        """Rows of vectors ``(R, T, C)`` to one vector each, zero where the mask has none."""
+        there = mask.any(-1)
+        packed = pack_padded_sequence(x[there], mask[there].sum(-1), batch_first=True, enforce_sorted=False)
+        made, _ = pad_packed_sequence(self.grus[level](packed)[0], batch_first=True, total_length=x.shape[1])
+        h = x.new_zeros(x.shape).index_put((there,), made)
+        return self.poolings[level](h, mask[:, None])[:, 0]
+
+
+def encode(documents: list[Document], vocab: Vocab) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens ``(B, N, T)``, the two candidates ``(B, 2)`` and which one is right ``(B,)``."""
+    rows = [pad_sequence([torch.tensor(vocab.encode(text)) for text in one.sentences], True) for one in documents]
+    longest = max(row.shape[1] for row in rows)
+    tokens = pad_sequence([functional.pad(row, (0, longest - row.shape[1])) for row in rows], batch_first=True)
+    candidates = [[NOUNS.index(sense.noun) for sense in SENSES[one.example.word]] for one in documents]
+    return tokens, torch.tensor(candidates), torch.tensor([one.example.sense for one in documents])
+
+
+def train(parts: tuple[Tensor, Tensor, Tensor], vocab: Vocab, attends: bool, seed: int) -> Reader:
+    """A model that has read the documents in pairs of twins."""
+    torch.manual_seed(seed)
+    model, rate = Reader(len(vocab), attends), cosine(STEPS, peak=LEARNING_RATE, warmup=0.1)
+    optimizer, (tokens, candidates, senses) = torch.optim.Adam(model.parameters()), parts
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = rate(step)
+        first = 2 * torch.randint(len(tokens) // 2, (PAIRS,))
+        rows = torch.cat((first, first + 1))
+        loss = functional.cross_entropy(model(tokens[rows]).gather(1, candidates[rows]), senses[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def share_right(model: Reader, parts: tuple[Tensor, Tensor, Tensor]) -> float:
+    """How often the right noun is the likelier of the two."""
+    tokens, candidates, senses = parts
+    logits = torch.cat([model(some) for some in tokens.split(100)]).gather(1, candidates)
+    return (logits.argmax(1) == senses).double().mean().item()
+
+
+def run(folder: Path) -> dict[str, Any]:
+    """The share of right nouns in new documents, as long as those in training and three times as long."""
+    torch.set_num_threads(1)  # so that a run is the same on any number of cores
+    documents: DocumentCorpus = document_corpus()
+    vocab = Vocab(words for one in documents.train for words in one.sentences)
+    test, longer = encode(documents.test, vocab), encode(documents.longer, vocab)
+    runs = []
+    for size in SIZES:
+        given = encode(documents.train[:size], vocab)
+        for seed in SEEDS:
+            for attends in (True, False):
+                model = train(given, vocab, attends, seed)
+                found = {"test": share_right(model, test), "longer": share_right(model, longer)}
+                runs.append({"documents": size, "attends": attends, "seed": seed} | found)
+                print(rounded(runs[-1]), flush=True)
+    training = {"steps": STEPS, "pairs": PAIRS, "learning_rate": LEARNING_RATE, "model_dim": SIZE, "threads": 1}
+    return rounded({"training": training, "runs": runs})
