@@ -31,25 +31,26 @@ class Reader(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, SIZE)
         self.grus = nn.ModuleList(nn.GRU(SIZE, SIZE // 2, bidirectional=True, batch_first=True) for _ in range(2))
-        self.poolings = nn.ModuleList(AttentionPooling(SIZE) for _ in range(2))
+        self.words, self.sentences = AttentionPooling(SIZE), AttentionPooling(SIZE)
         self.answer = nn.Linear(SIZE, len(NOUNS))
-        for pooling in self.poolings:
-            nn.init.normal_(pooling.question, std=SIZE**-0.5) if attends else nn.init.zeros_(pooling.question)
-            pooling.question.requires_grad_(attends)
+        for pooling in (self.words, self.sentences):
+            if not attends:
+                nn.init.zeros_(pooling.question).requires_grad_(False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``tokens (B, N, T)``, padded with 0, to logits of the nouns."""
         x, mask = self.embedding(tokens).flatten(0, 1), (tokens != 0).flatten(0, 1)
-        sentences = self._level(0, x, mask).unflatten(0, tokens.shape[:2])
-        return self.answer(self._level(1, sentences, mask.any(-1).unflatten(0, tokens.shape[:2])))
+        sentences = self._level(self.grus[0], self.words, x, mask).unflatten(0, tokens.shape[:2])
+        there = mask.any(-1).unflatten(0, tokens.shape[:2])
+        return self.answer(self._level(self.grus[1], self.sentences, sentences, there))
 
-    def _level(self, level: int, x: Tensor, mask: Tensor) -> Tensor:
+    def _level(self, gru: nn.Module, pooling: AttentionPooling, x: Tensor, mask: Tensor) -> Tensor:
         """Rows of vectors ``(R, T, C)`` to one vector each, zero where the mask has none."""
         there = mask.any(-1)
         packed = pack_padded_sequence(x[there], mask[there].sum(-1), batch_first=True, enforce_sorted=False)
-        made, _ = pad_packed_sequence(self.grus[level](packed)[0], batch_first=True, total_length=x.shape[1])
+        made, _ = pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=x.shape[1])
         h = x.new_zeros(x.shape).index_put((there,), made)
-        return self.poolings[level](h, mask[:, None])[:, 0]
+        return pooling(h, mask[:, None])[:, 0]
 
 
 def encode(documents: list[Document], vocab: Vocab) -> tuple[Tensor, Tensor, Tensor]:
