@@ -20,7 +20,7 @@ from attn_core.contract import (
     with_weights,
 )
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import RelativePositions
+from attn_core.positions import RelativePositions, following
 from attn_core.projections import check_vectors, head_size, initialise, like_projected
 
 
@@ -207,14 +207,14 @@ class MultiHeadAttention(nn.Module):
         """Queries or keys ``(B, heads, n, D)`` of vectors ``x (B, n, C)``, normed and rotated."""
         heads = self._split(projection(x))
         heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
-        return heads if self.positions is None else self.positions.rotate(heads, _places(before, heads))
+        return heads if self.positions is None else self.positions.rotate(heads, following(before, heads))
 
     def _with_positions(self, q: Tensor, k: Tensor, bias: Tensor | None, before: Tensor | None = None) -> Tensor | None:
         """The bias plus that of the positions."""
-        if self.positions is None:
+        if self.positions is None or type(self.positions).bias is RelativePositions.bias:
             return bias
         first = k.shape[2] - q.shape[2] if before is None else before
-        added = self.positions.bias(_places(first, q), torch.arange(k.shape[2], device=k.device))
+        added = self.positions.bias(following(first, q), torch.arange(k.shape[2], device=k.device))
         if added is None:
             return bias
         if added.shape[-3] != self.num_heads:
@@ -235,9 +235,3 @@ class MultiHeadAttention(nn.Module):
         if length == 1:  # nothing to swap; in decoding each operation counts
             return x.view(batch, size // self.head_dim, 1, self.head_dim)
         return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)
-
-
-def _places(before: int | Tensor, heads: Tensor) -> Tensor:
-    """The positions ``(n,)`` of ``heads (B, H, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``."""
-    tokens = torch.arange(heads.shape[2], device=heads.device)
-    return tokens + (before.to(heads.device)[:, None] if isinstance(before, Tensor) else before)

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -140,19 +142,28 @@ class Rotary(RelativePositions):
         if positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
             expected = f"({x.shape[2]},) or ({x.shape[0]}, {x.shape[2]})"
             raise ValueError(f"positions: expected shape {expected}, to go with x, got {tuple(positions.shape)}")
-        angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
-        if positions.dim() == 2:
-            angles = angles[:, None]  # the same for all heads
-        magnitude = getattr(self.scaling, "magnitude", 1.0)
-        cos, sin = angles.cos(), angles.sin()
-        if magnitude != 1:
-            cos, sin = magnitude * cos, magnitude * sin
-        dtype = accum_dtype(x)  # in decoding, each operation counts
-        cos, sin = cos.to(dtype), sin.to(dtype)
-        even, odd = x[..., : self.rotary_dim].to(dtype).unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.addcmul(even * cos, odd, sin, value=-1), torch.addcmul(even * sin, odd, cos)
-        rotated = torch.stack(turned, -1).flatten(-2).to(x.dtype)
+        dtype = accum_dtype(x)
+        cos, sin = self._turns(positions, dtype)
+        turned = x[..., : self.rotary_dim].to(dtype)
+        # In decoding each operation counts: the partner of each entry is beside it, and the sines have its sign.
+        partner = turned.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        rotated = torch.addcmul(turned * cos, partner, sin).to(x.dtype)
         return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
+
+    def _turns(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines with the sign of the partner's entry: ``(n, rotary_dim)`` or ``(B, 1, n, rotary_dim)``."""
+        known, kept = _latest[2:]
+        fixed = self.scaling is None or type(self.scaling) in (Interpolation, NTKAware, YaRN)  # cannot change in place
+        kept = kept if fixed and positions is known else {}
+        key = dtype, self.base, self.rotary_dim, self.scaling if fixed else None
+        if key not in kept:
+            with torch.inference_mode(False) if positions is known else nullcontext():
+                angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
+                angles = angles if positions.dim() == 1 else angles[:, None]  # the same for all heads
+                magnitude = getattr(self.scaling, "magnitude", 1.0)
+                cos, sin = magnitude * angles.cos(), magnitude * angles.sin()
+                kept[key] = cos.repeat_interleave(2, -1).to(dtype), torch.stack((-sin, sin), -1).flatten(-2).to(dtype)
+        return kept[key]
 
     extra_repr = settings
 
@@ -252,10 +263,29 @@ class ALiBi(RelativePositions):
     extra_repr = settings
 
 
+_latest: tuple[int | Tensor, int, Tensor, dict[Any, tuple[Tensor, Tensor]]] = (-1, -1, torch.empty(0), {})
+"""Of the last short call: how many positions came before, the version of that, the positions, their turns."""
+
+
 def following(before: int | Tensor, x: Tensor) -> Tensor:
-    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``."""
-    tokens = torch.arange(x.shape[-2], device=x.device)
-    return tokens + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
+    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``.
+
+    The layers of a stack ask for the same ones. In a short call on a CPU they get the same tensor, and with it the
+    cosines and sines of the layer below. On a GPU a recorded graph would go on reading what is replaced.
+    """
+    global _latest
+    length, short = x.shape[-2], x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and not traced()
+    version = before._version if short and isinstance(before, Tensor) and not before.is_inference() else -1
+    short = short and length <= 64 and (version >= 0 or not isinstance(before, Tensor))
+    last, last_version, positions, _ = _latest
+    same = short and version == last_version and (last is before or (version < 0 and last == before))
+    if not (same and positions.shape[-1] == length):
+        with torch.inference_mode(False) if short else nullcontext():  # for a later call outside of that mode
+            positions = torch.arange(length, device=x.device)
+            positions = positions + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
+        if short:
+            _latest = before, version, positions, {}
+    return positions
 
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:

@@ -13,6 +13,7 @@ from attn_core.positions import (
     Rotary,
     Sinusoidal,
     YaRN,
+    following,
     sinusoidal,
 )
 from tests import reference
@@ -102,6 +103,32 @@ def test_rotary_keeps_dtype_and_input(dtype):
     assert found.dtype == dtype and torch.equal(x, before)
     wanted = Rotary(6).rotate(x.double(), places)
     torch.testing.assert_close(found.double(), wanted, atol=reference.tolerance(dtype), rtol=0)
+
+
+def test_layers_share_the_positions_of_a_step_and_no_other_call_does():
+    x, before = draw(2, 3, 1, 4), torch.tensor([4, 7])
+    here = following(5, x)
+    with torch.inference_mode():
+        first = Rotary(4).rotate(x, here)
+        assert following(5, x) is here
+    Rotary(4).rotate(x.clone().requires_grad_(), here).sum().backward()
+    assert following(6, x) is not here
+    layers = [Rotary(4), Rotary(4, base=100.0), Rotary(4, rotary_dim=2), Rotary(4, scaling=Interpolation(2.0))]
+    layers += [Rotary(4, scaling=lambda frequencies: 3 * frequencies), Rotary(4, scaling=YaRN(4.0, 32))]
+    for _ in range(2):
+        here = following(5, x)
+        for each in layers:
+            for y in (x, x.double()):
+                assert torch.equal(each.rotate(y, here), each.rotate(y, torch.tensor([5])))
+    assert torch.equal(first, Rotary(4).rotate(x, here))
+    rows = following(before, x)
+    assert following(before, x) is rows and rows.tolist() == [[4], [7]]
+    before += 1
+    assert following(before, x).tolist() == [[5], [8]] and following(before.clone(), x) is not following(before, x)
+    with torch.inference_mode():
+        unversioned = torch.tensor([1, 2])
+        assert following(unversioned, x) is not following(unversioned, x)
+    assert following(5, draw(1, 1, 65, 4)) is not following(5, draw(1, 1, 65, 4))
 
 
 SLOPES = {
