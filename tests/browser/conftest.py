@@ -218,3 +218,8 @@ def visit(lend, address):
             return SimpleNamespace(page=page, wrong=wrong)
 
         yield go
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first, so that no process waits at the end for one test of another."""
+    items.sort(key=lambda item: ("test_jupyter" not in item.nodeid, "wide_window" not in item.nodeid))
