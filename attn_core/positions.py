@@ -142,27 +142,34 @@ class Rotary(RelativePositions):
         if positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
             expected = f"({x.shape[2]},) or ({x.shape[0]}, {x.shape[2]})"
             raise ValueError(f"positions: expected shape {expected}, to go with x, got {tuple(positions.shape)}")
-        dtype = accum_dtype(x)
-        cos, sin = self._turns(positions, dtype)
-        turned = x[..., : self.rotary_dim].to(dtype)
-        # In decoding each operation counts: the partner of each entry is beside it, and the sines have its sign.
-        partner = turned.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-        rotated = torch.addcmul(turned * cos, partner, sin).to(x.dtype)
+        pairs = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2))
+        if traced():  # a compiler fuses products of real numbers, and takes no complex ones
+            angles, magnitude = self._angles(positions)
+            (even, odd), cos, sin = pairs.unbind(-1), magnitude * angles.cos(), magnitude * angles.sin()
+            cos, sin = cos.to(pairs.dtype), sin.to(pairs.dtype)
+            turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
+        else:
+            if pairs.stride(-1) != 1 or any(step % 2 for step in (pairs.storage_offset(), *pairs.stride()[:-1])):
+                pairs = pairs.clone(memory_format=torch.contiguous_format)
+            turned = torch.view_as_real(torch.view_as_complex(pairs) * self._turns(positions, pairs.dtype))
+        rotated = turned.flatten(-2).to(x.dtype)
         return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
 
-    def _turns(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines, and sines with the sign of the partner's entry: ``(n, rotary_dim)`` or ``(B, 1, n, rotary_dim)``."""
+    def _angles(self, positions: Tensor) -> tuple[Tensor, float]:
+        """Radians ``(n, rotary_dim / 2)``, or ``(B, 1, n, rotary_dim / 2)`` for all heads, and the magnitude."""
+        angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
+        return angles if positions.dim() == 1 else angles[:, None], getattr(self.scaling, "magnitude", 1.0)
+
+    def _turns(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """Complex numbers that rotate the planes; at the positions of a step, those that the layer below has made."""
         known, kept = _latest[2:]
         fixed = self.scaling is None or type(self.scaling) in (Interpolation, NTKAware, YaRN)  # cannot change in place
         kept = kept if fixed and positions is known else {}
         key = dtype, self.base, self.rotary_dim, self.scaling if fixed else None
         if key not in kept:
             with torch.inference_mode(False) if positions is known else nullcontext():
-                angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
-                angles = angles if positions.dim() == 1 else angles[:, None]  # the same for all heads
-                magnitude = getattr(self.scaling, "magnitude", 1.0)
-                cos, sin = magnitude * angles.cos(), magnitude * angles.sin()
-                kept[key] = cos.repeat_interleave(2, -1).to(dtype), torch.stack((-sin, sin), -1).flatten(-2).to(dtype)
+                angles, magnitude = self._angles(positions)
+                kept[key] = torch.polar(torch.full_like(angles, magnitude), angles).to(dtype.to_complex())
         return kept[key]
 
     extra_repr = settings
@@ -263,7 +270,7 @@ class ALiBi(RelativePositions):
     extra_repr = settings
 
 
-_latest: tuple[int | Tensor, int, Tensor, dict[Any, tuple[Tensor, Tensor]]] = (-1, -1, torch.empty(0), {})
+_latest: tuple[int | Tensor, int, Tensor, dict[Any, Tensor]] = (-1, -1, torch.empty(0), {})
 """Of the last short call: how many positions came before, the version of that, the positions, their turns."""
 
 
@@ -271,7 +278,7 @@ def following(before: int | Tensor, x: Tensor) -> Tensor:
     """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``.
 
     The layers of a stack ask for the same ones. In a short call on a CPU they get the same tensor, and with it the
-    cosines and sines of the layer below. On a GPU a recorded graph would go on reading what is replaced.
+    turns of the layer below. On a GPU a recorded graph would go on reading what is replaced.
     """
     global _latest
     length, short = x.shape[-2], x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and not traced()

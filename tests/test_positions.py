@@ -105,6 +105,16 @@ def test_rotary_keeps_dtype_and_input(dtype):
     torch.testing.assert_close(found.double(), wanted, atol=reference.tolerance(dtype), rtol=0)
 
 
+def test_rotary_takes_any_layout():
+    for x in (
+        draw(2, 3, 5, 8)[..., 1:7],
+        draw(2, 3, 5, 9)[..., 2:8],
+        draw(2, 3, 6, 5).mT,
+        draw(2, 3, 5, 12)[..., ::2],
+    ):
+        assert torch.equal(Rotary(6).rotate(x, torch.arange(5)), Rotary(6).rotate(x.clone(), torch.arange(5)))
+
+
 def test_layers_share_the_positions_of_a_step_and_no_other_call_does():
     x, before = draw(2, 3, 1, 4), torch.tensor([4, 7])
     here = following(5, x)
