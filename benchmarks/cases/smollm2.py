@@ -43,23 +43,32 @@ def source(quick: bool) -> tuple[LanguageModel, list[int]]:
     if not quick:
         model, tokenizer = load_gguf(smollm2_file())
         return model, tokenizer.encode(64 * TEXT).ids
+    return random_source(TINY)
+
+
+TINY = {"vocab_size": 256, "model_dim": 72, "num_heads": 9, "num_kv_heads": 3, "num_layers": 2, "feed_forward_dim": 192}
+SIZES = {
+    **{"vocab_size": 49152, "model_dim": 576, "num_heads": 9, "num_kv_heads": 3, "num_layers": 30},
+    "feed_forward_dim": 1536,
+}
+"""Those of SmolLM2-135M."""
+
+
+def random_source(sizes: Mapping[str, Any]) -> tuple[LanguageModel, list[int]]:
+    """A model of the same kind with random parameters, and random tokens in place of a text."""
     config = TransformerConfig(
-        256,
-        model_dim=72,
-        num_heads=9,
-        num_kv_heads=3,
-        num_layers=2,
-        feed_forward_dim=192,
+        **sizes,
         norm_first=True,
         norm=functools.partial(nn.RMSNorm, eps=EPSILON),
         feed_forward=SwiGLU,
         bias=False,
         scale_embedding=False,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = LanguageModel(config, positions=lambda: Rotary(8, base=BASE)).eval()
-        return model, torch.randint(3, 256, (512,)).tolist()
+        rotary = functools.partial(Rotary, config.model_dim // config.num_heads, base=BASE)
+        model = LanguageModel(config, positions=rotary).eval()
+        return model, torch.randint(3, config.vocab_size, (512,)).tolist()
 
 
 def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:
@@ -68,12 +77,16 @@ def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:
 
 
 def their_model(quick: bool, dtype: torch.dtype) -> nn.Module:
-    """Theirs, with the parameters of ours.
+    """Theirs, with the parameters of ours."""
+    return their_copy(source(quick)[0], dtype)
+
+
+def their_copy(model: LanguageModel, dtype: torch.dtype) -> nn.Module:
+    """Theirs, with the parameters of this one of ours, on the CPU.
 
     Raises ImportError where transformers is not installed.
     """
     transformers = importlib.import_module("transformers")
-    model, _ = source(quick)
     sizes = model.config
     config = transformers.LlamaConfig(
         vocab_size=sizes.vocab_size,

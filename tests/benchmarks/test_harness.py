@@ -88,6 +88,27 @@ def test_a_known_ratio_is_found_and_the_order_turns(clock):
     assert ratio(seconds["a"], seconds["b"]) == {"median": 2, "p10": 2, "p90": 2}
 
 
+def test_on_cuda_its_own_clock_counts_and_contenders_may_run_unequally_often(clock, monkeypatch):
+    class Event:
+        def __init__(self, enable_timing):
+            self.synchronize = lambda: None
+
+        def record(self):
+            self.at = clock.now
+
+        def elapsed_time(self, end):
+            return 1000 * (end.at - self.at)
+
+    def nap(seconds):
+        clock.now += seconds
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: nap(1.0))  # is no part of the work
+    works = {"slow": lambda: nap(0.0625), "quick": lambda: nap(0.015625)}
+    seconds, repeats = alternate(works, rounds=3, device=torch.device("cuda"), shortest=0.0625, apart=True)
+    assert seconds == {"slow": [0.0625] * 3, "quick": [0.015625] * 3} and repeats == 4
+
+
 def peaks_of_64_mebibytes():
     """64 MiB, in one block and in many, beside as much and more that was freed before."""
     before = torch.ones(128 * MEBIBYTE // 4)
