@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_every_stage_runs_dry_and_needs_few_packages(tmp_path):
     assert all(row["same"] == "yes" and row["seconds"] and not row["failed"] for row in contests)
     skipped = {name for row in contests for name in row["skipped"]}
     assert {one.split()[0] for one in skipped} <= {"transformers", "torch", "compiled"}  # peers alone
+
+
+def test_the_tests_on_a_gpu_need_few_packages(monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # those of packages that are left out
+    collect = "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", "gpu", "tests"
+    ran = with_only("torch,triton,pytest,hypothesis,numpy", *collect)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    files = Counter(line.partition("::")[0] for line in ran.stdout.splitlines() if "::" in line)
+    marked = {path for path in (ROOT / "tests").rglob("test_*.py") if "pytest.mark." + "gpu" in path.read_text("utf-8")}
+    assert {ROOT / name for name in files} == marked and files.total() > 900
 
 
 MADE_UP = """

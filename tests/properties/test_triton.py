@@ -1,10 +1,5 @@
 """The Triton kernels on drawn calls, in Triton's interpreter, which wants a process of its own."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given
@@ -12,23 +7,17 @@ from hypothesis import given
 from attn_core import attention_with_weights
 from attn_core.contract import contract
 from tests import reference
+from tests.interpreter import INTERPRETED, run_interpreted
 from tests.properties.draws import calls, examples
 
 pytest.importorskip("triton", reason="the package triton is not installed (it is made for Linux)")
 
 from attn_core.mechanisms.flash_triton import flash_attention_triton  # noqa: E402
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreter's process")
 def test_kernels_in_the_interpreter():
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    ran = subprocess.run(
-        command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=1200
-    )
-    assert ran.returncode == 0 and " passed" in ran.stdout, ran.stdout + ran.stderr
+    run_interpreted(__file__)
 
 
 @examples(10)
