@@ -118,7 +118,7 @@ def refuses(name, sizes):
     ["few", "many"],
     KINDS,
     DTYPES,
-    also=(list(SIZES)[2:], ["causal padding"], [torch.bfloat16]),
+    also=(list(SIZES)[2:], ["causal padding"], [torch.float32, torch.bfloat16]),
 )
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mechanism_is_right_both_ways(name, sizes, kind, dtype, device):
@@ -214,7 +214,15 @@ def test_a_module_makes_nothing_on_another_device(name, monkeypatch):
 COMPILED = [
     *(name for name in MECHANISMS if name in MODULES),
     *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
-    *("LongformerAttention", "ContextAttention", "Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
+    *(
+        "LongformerAttention",
+        "ContextAttention",
+        "EncoderStack, causal",
+        "Transformer",
+        "LanguageModel",
+        "Seq2Seq",
+        "VisionTransformer",
+    ),
 ]
 
 
