@@ -142,16 +142,14 @@ def spread(times: list[float]) -> dict[str, float]:
     return {name: float(f"{float(x):.4g}") for name, x in (("median", middle), ("p10", low), ("p90", high))}
 
 
-def contests(
-    trials: Callable[[Place], Iterable[Trial]], dry: int, slow: bool = False
-) -> Callable[[Place], Iterator[Row]]:
-    """The rows of these trials; so many of them in a dry run."""
+def contests(name: str, share: float, *, dry: int, slow: bool = False) -> Stage:
+    """The stage of the trials of this name; in a dry run so many of them."""
 
     def rows(place: Place) -> Iterator[Row]:
-        for trial in itertools.islice(trials(place), dry if place.dry else None):
+        for trial in itertools.islice(TRIALS[name](place), dry if place.dry else None):
             yield contest(trial, place, slow)
 
-    return rows
+    return Stage(rows, share)
 
 
 # The machine.
@@ -168,6 +166,7 @@ def the_machine(place: Place) -> Iterator[Row]:
     yield row
 
 
+@functools.cache
 def bandwidth(place: Place) -> float:
     """Bytes that a copy moves in a second, read and written, in memory that no cache holds."""
     source = torch.ones(2**16 if place.dry else 2**30, device=place.device)
@@ -353,7 +352,6 @@ def simple_trial(
 
 def paged_trials(place: Place) -> Iterator[Trial]:
     """A decoding step's attention, and its roofline: the bytes of keys and values against the measured bandwidth."""
-    rate = bandwidth(place)
     settings = [(2, 40)] if place.dry else [(1, 16384), (8, 4096), (32, 4096), (32, 16384), (128, 4096)]
     heads, groups, size = (2, 1, 16) if place.dry else (32, 8, 128)
     for batch, length in settings:
@@ -379,7 +377,7 @@ def paged_trials(place: Place) -> Iterator[Trial]:
             found = {name: moved / statistics.median(times) for name, times in seconds.items()}
             return {
                 "mib_read": round(moved / 2**20, 1),
-                "share_of_bandwidth": {name: round(each / rate, 3) for name, each in found.items()},
+                "share_of_bandwidth": {name: round(each / bandwidth(place), 3) for name, each in found.items()},
             }
 
         yield Trial(
@@ -461,8 +459,8 @@ def launches(place: Place) -> Iterator[Row]:
         for backward in (False, True):
             work = crossover.prepare(make, length, causal=True, backward=backward, device=place.device)
             yield counted(f"{name}, {length} tokens, {'both ways' if backward else 'forward'}", work, place)
-    model, text = language_model(place)
-    tokens = torch.tensor([text[:8]], device=place.device)
+    model = language_model(place)
+    tokens = torch.tensor([text(place)[:8]], device=place.device)
     with torch.no_grad():
         _, state = model.prefill(tokens, torch.tensor([8]))
         yield counted("a decoding step of the model", lambda: model.step(tokens[:, 0], state), place)
@@ -494,18 +492,26 @@ def events(work: Work, place: Place) -> Counter[str]:
 # The language model.
 
 
+def sizes(place: Place) -> dict[str, Any]:
+    """Those of the model."""
+    return smollm2.TINY if place.dry else smollm2.SIZES
+
+
+def text(place: Place) -> list[int]:
+    """Random tokens."""
+    return smollm2.random_tokens(sizes(place)["vocab_size"])
+
+
 @functools.cache
-def language_model(place: Place) -> tuple[LanguageModel, list[int]]:
-    """A model of SmolLM2's sizes, and a text; both random."""
-    model, text = smollm2.random_source(smollm2.TINY if place.dry else smollm2.SIZES)
-    return model.to(place.device, place.dtype), text
+def language_model(place: Place) -> LanguageModel:
+    """A model of SmolLM2's sizes with random parameters."""
+    return smollm2.random_model(sizes(place)).to(place.device, place.dtype)
 
 
 @functools.cache
 def their_model(place: Place) -> Any:
     """The same model in ``transformers``. Raises ImportError where that is not installed."""
-    model, _ = smollm2.random_source(smollm2.TINY if place.dry else smollm2.SIZES)
-    return smollm2.their_copy(model, place.dtype).to(place.device)
+    return smollm2.their_copy(smollm2.random_model(sizes(place)), place.dtype).to(place.device)
 
 
 def eager(model: LanguageModel, text: Tensor, tokens: int) -> Tensor:
@@ -572,15 +578,12 @@ def model_trials(place: Place) -> Iterator[Trial]:
     def work(run: Callable[[Any, Tensor], Tensor], model: Callable[[], Any], length: int) -> Callable[[], Work]:
         def make() -> Work:
             made = model()
-            given = torch.tensor([language_model(place)[1][:length]], device=place.device)
+            given = torch.tensor([text(place)[:length]], device=place.device)
             return lambda: run(made, given)
 
         return make
 
-    def mine() -> LanguageModel:
-        return language_model(place)[0]
-
-    theirs = functools.partial(their_model, place)
+    mine, theirs = functools.partial(language_model, place), functools.partial(their_model, place)
 
     def rate(count: int, works: Any, seconds: Any) -> dict[str, Any]:
         return {
@@ -599,7 +602,7 @@ def model_trials(place: Place) -> Iterator[Trial]:
     )
 
     def graphs() -> Work:
-        given = torch.tensor([language_model(place)[1][:prompt]], device=place.device)
+        given = torch.tensor([text(place)[:prompt]], device=place.device)
         with torch.no_grad():
             return torch.no_grad()(Graphs(mine(), given, tokens).run)
 
@@ -629,7 +632,7 @@ def model_trials(place: Place) -> Iterator[Trial]:
 def engine_trials(place: Place) -> Iterator[Trial]:
     """Continuous batching, and the ways without."""
     for count in (1, 2) if place.dry else (8, 128, 32, 1):
-        asked = serving.requests_of(language_model(place)[1], count, 6 if place.dry else 256)
+        asked = serving.requests_of(text(place), count, 6 if place.dry else 256)
 
         def work(way: serving.Way, model: Callable[[], Any], asked: serving.Asked = asked) -> Callable[[], Work]:
             def make() -> Work:
@@ -651,10 +654,12 @@ def engine_trials(place: Place) -> Iterator[Trial]:
             f"{count} requests",
             {"requests": count},
             place.dtype,
-            ours={"Engine": work(serving.by_engine, lambda: language_model(place)[0])},
+            ours={"Engine": work(serving.by_engine, functools.partial(language_model, place))},
             peers={
-                "generate, one batch": work(serving.one_batch, lambda: language_model(place)[0]),
-                "transformers generate, one batch": work(serving.theirs_one_batch, lambda: their_model(place)),
+                "generate, one batch": work(serving.one_batch, functools.partial(language_model, place)),
+                "transformers generate, one batch": work(
+                    serving.theirs_one_batch, functools.partial(their_model, place)
+                ),
             },
             rounds=2,
             tolerance=crossover.ANY,
@@ -662,19 +667,28 @@ def engine_trials(place: Place) -> Iterator[Trial]:
         )
 
 
+TRIALS: dict[str, Callable[[Place], Iterable[Trial]]] = {
+    "flash": flash_trials,
+    "paged": paged_trials,
+    "window": window_trials,
+    "model": model_trials,
+    "engine": engine_trials,
+    "delta rule": delta_trials,
+    "crossover": crossover_trials,
+}
 STAGES: dict[str, Stage] = {
     "machine": Stage(the_machine, 15),
     "roofs": Stage(roofs, 15),
     "kernels: flash": Stage(checked_flash, 70),
     "kernels: paged": Stage(checked_paged, 20),
-    "flash": Stage(contests(flash_trials, dry=3), 160),
-    "paged": Stage(contests(paged_trials, dry=1), 30),
-    "window": Stage(contests(window_trials, dry=2), 45),
-    "model": Stage(contests(model_trials, dry=2), 50),
-    "engine": Stage(contests(engine_trials, dry=1, slow=True), 90),
+    "flash": contests("flash", 160, dry=3),
+    "paged": contests("paged", 30, dry=1),
+    "window": contests("window", 45, dry=2),
+    "model": contests("model", 50, dry=2),
+    "engine": contests("engine", 90, dry=1, slow=True),
     "launches": Stage(launches, 20),
-    "delta rule": Stage(contests(delta_trials, dry=2), 25),
-    "crossover": Stage(contests(crossover_trials, dry=1), 60),
+    "delta rule": contests("delta rule", 25, dry=2),
+    "crossover": contests("crossover", 60, dry=1),
 }
 """In the order of what matters most, since the time may end before the last."""
 SMOKE = "machine", "roofs", "kernels: flash", "kernels: paged"

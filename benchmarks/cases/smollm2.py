@@ -43,7 +43,7 @@ def source(quick: bool) -> tuple[LanguageModel, list[int]]:
     if not quick:
         model, tokenizer = load_gguf(smollm2_file())
         return model, tokenizer.encode(64 * TEXT).ids
-    return random_source(TINY)
+    return random_model(TINY), random_tokens(TINY["vocab_size"])
 
 
 TINY = {"vocab_size": 256, "model_dim": 72, "num_heads": 9, "num_kv_heads": 3, "num_layers": 2, "feed_forward_dim": 192}
@@ -54,8 +54,13 @@ SIZES = {
 """Those of SmolLM2-135M."""
 
 
-def random_source(sizes: Mapping[str, Any]) -> tuple[LanguageModel, list[int]]:
-    """A model of the same kind with random parameters, and random tokens in place of a text."""
+def random_tokens(vocab_size: int) -> list[int]:
+    """As many as a text has, from a fixed seed."""
+    return torch.randint(3, vocab_size, (512,), generator=torch.Generator().manual_seed(0)).tolist()
+
+
+def random_model(sizes: Mapping[str, Any]) -> LanguageModel:
+    """A model of the same kind with random parameters, from a fixed seed."""
     config = TransformerConfig(
         **sizes,
         norm_first=True,
@@ -67,8 +72,7 @@ def random_source(sizes: Mapping[str, Any]) -> tuple[LanguageModel, list[int]]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         rotary = functools.partial(Rotary, config.model_dim // config.num_heads, base=BASE)
-        model = LanguageModel(config, positions=rotary).eval()
-        return model, torch.randint(3, config.vocab_size, (512,)).tolist()
+        return LanguageModel(config, positions=rotary).eval()
 
 
 def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:

@@ -10,9 +10,10 @@ import torch
 
 from benchmarks import measure, run
 from benchmarks.measure import alternate, check_same, fresh, memory_is_read_from, peak_memory, ratio
+from benchmarks.summary import files
 
 CPU = torch.device("cpu")
-RESULTS = sorted((run.HERE / "results").glob("*.json"))
+RESULTS = files()
 MEBIBYTE = 2**20
 
 
