@@ -28,6 +28,7 @@ from typing import Any
 import torch
 
 from attn_book.records import commit, machine
+from benchmarks.gpu_contest import Place
 
 STAGES = "benchmarks.gpu_stages"
 HERE = Path(__file__).resolve().parent
@@ -43,7 +44,7 @@ GRACE = 20.0
 def run_stages(connection: Connection, size: str, stages: str) -> None:
     """What a process does: the stages that it is told, one after the other; it says ``(kind, content)`` of each."""
     table = importlib.import_module(stages).STAGES
-    place = importlib.import_module(STAGES).Place(size)
+    place = Place(size)
     if place.dry:
         torch.set_num_threads(1)
     while (name := connection.recv()) is not None:

@@ -5,16 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from attn_core.positions import (
-    ALiBi,
-    Interpolation,
-    Learned,
-    NTKAware,
-    Rotary,
-    Sinusoidal,
-    YaRN,
-    sinusoidal,
-)
+from attn_core.positions import ALiBi, Interpolation, Learned, NTKAware, Rotary, Sinusoidal, YaRN, sinusoidal
 from tests import reference
 
 

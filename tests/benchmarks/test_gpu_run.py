@@ -36,6 +36,10 @@ def test_every_stage_runs_dry_and_needs_few_packages(tmp_path):
     assert all(row["right"] for row in rows if "right" in row)
     contests = [row for row in rows if "same" in row]
     assert all(row["same"] == "yes" and row["seconds"] and not row["failed"] for row in contests)
+    assert {row["what"]: row["tile"] for row in record["stages"]["tiles"]["rows"]} == {
+        f"{kernel}, heads of 16, torch.float32, none": [16, 16, 4, stages]
+        for kernel, stages in (("forward", 3), ("backward_q", 3), ("backward_kv", 3), ("read_part", 1))
+    }
     skipped = {name for row in contests for name in row["skipped"]}
     assert {one.split()[0] for one in skipped} <= {"transformers", "torch", "compiled"}  # peers alone
 
@@ -54,19 +58,12 @@ MADE_UP = """
 import os, time
 from benchmarks.gpu_stages import Stage
 
-def fails(place):
+def rows(end):
     yield {"what": "before"}
-    raise ValueError("no luck")
+    end()
 
-def hangs(place):
-    yield {"what": "before"}
-    time.sleep(600)
-
-def dies(place):
-    yield {"what": "before"}
-    os._exit(3)
-
-STAGES = {f.__name__: Stage(f, 60) for f in (fails, hangs, dies)} | {"fine": Stage(lambda place: [{"what": 1}], 60)}
+ENDS = {"fails": lambda: 1 / 0, "hangs": lambda: time.sleep(600), "dies": lambda: os._exit(3), "fine": lambda: None}
+STAGES = {name: Stage(lambda place, end=end: rows(end), 60) for name, end in ENDS.items()}
 """
 
 
@@ -80,7 +77,7 @@ def test_a_stage_that_fails_dies_or_hangs_is_stored_and_the_next_one_runs(tmp_pa
     gpu.measure(["late"], "full", 0.0, path, record, stages="made_up_stages")
     stored = json.loads(path.read_text(encoding="utf-8"))["stages"]
     assert [len(stored[name]["rows"]) for name in ("fails", "dies", "fine", "late")] == [1, 1, 1, 0]
-    assert "ValueError: no luck" in stored["fails"]["error"] and "Traceback" in stored["fails"]["error"]
+    assert "ZeroDivisionError" in stored["fails"]["error"] and "Traceback" in stored["fails"]["error"]
     assert stored["dies"]["error"] == "the process ended with exit code 3"
     assert stored["fine"].keys() == {"rows", "seconds"}
     assert stored["hangs"]["stopped"].startswith("ended from outside")

@@ -4,6 +4,7 @@ The interpreter has to be chosen before anything imports Triton, and for the who
 everywhere, runs the interpreted ones of this file in a process of their own.
 """
 
+import itertools
 import math
 
 import pytest
@@ -74,20 +75,8 @@ def options(name, kind):
     }[kind]
 
 
-EVERY = ["nothing", "causal"]
-CASES = [(name, kind) for name in SHAPES for kind in EVERY] + [
-    (name, kind)
-    for name in ("odd", "grouped")
-    for kind in (
-        "mask",
-        "a mask per head, causal",
-        "padding",
-        "bias",
-        "bias with -inf rows",
-        "all, small scale",
-        "negative scale",
-    )
-]
+LIMITED = "mask|a mask per head, causal|padding|bias|bias with -inf rows|all, small scale|negative scale".split("|")
+CASES = [*itertools.product(SHAPES, ("nothing", "causal")), *itertools.product(("odd", "grouped"), LIMITED)]
 
 
 # bfloat16 is left to the GPU: the interpreter multiplies its bits as integers.
