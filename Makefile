@@ -151,7 +151,7 @@ bench-quick: setup  ## the same at tiny sizes: does it run, has no ratio fallen 
 
 OUT ?= _build/gpu
 bench-gpu: setup  ## everything that is measured on a GPU, within eight minutes (OUT=folder)
-	@$(PY) -m benchmarks.gpu --out $(OUT)
+	@$(PY) -m benchmarks.gpu --out "$(OUT)"
 
 bench-floors: setup  ## record these floors, on a machine that does nothing else
 	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)

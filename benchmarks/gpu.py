@@ -3,7 +3,8 @@
 The work is in stages (``gpu_stages.py``). Each has a share of the time; whatever it found is in FOLDER/gpu.json as soon
 as it was found, and when a stage fails, its traceback is stored and the next one begins, in a new process, because
 after some errors a process cannot use its GPU any more. ``--smoke`` runs the first stages alone: does everything work
-at all? ``--dry`` runs all of them at tiny sizes on a CPU, with Triton's interpreter.
+at all? ``--dry`` runs all of them at tiny sizes on a CPU, with Triton's interpreter. Without ``--out`` the folder is
+the one that the environment names in OUT, or _build/gpu.
 
 It needs torch, triton, numpy, safetensors and tokenizers; transformers is compared with where it is installed.
 """
@@ -192,7 +193,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--dry", action="store_true", help="every stage at tiny sizes, on a CPU")
     parser.add_argument("--stages", nargs="+", metavar="NAME", help=f"these alone, of {there}")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="when to stop")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where gpu.json goes")
+    out = Path(os.environ.get("OUT", "_build/gpu"))
+    parser.add_argument(
+        "--out", type=Path, default=out, metavar="FOLDER", help=f"where gpu.json goes, by default {out}"
+    )
     chosen = parser.parse_args(arguments)
     names = chosen.stages or list(stages.SMOKE if chosen.smoke else stages.STAGES)
     if unknown := sorted(set(names) - set(stages.STAGES)):
