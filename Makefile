@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -148,6 +148,10 @@ bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases
 bench-quick: setup  ## the same at tiny sizes: does it run, has no ratio fallen below its floor?
 	@$(PY) -m benchmarks.run --quick --threads $(THREADS) $(BENCH)
 	@$(PY) -m benchmarks.import_time
+
+OUT ?= _build/gpu
+bench-gpu: setup  ## everything that is measured on a GPU, within eight minutes (OUT=folder)
+	@$(PY) -m benchmarks.gpu --out "$(OUT)"
 
 bench-floors: setup  ## record these floors, on a machine that does nothing else
 	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)

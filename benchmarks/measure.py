@@ -77,33 +77,56 @@ def forward_and_backward(function: Callable[[Tensor], Tensor], x: Tensor, toward
 
 
 def alternate(
-    works: Mapping[str, Work], *, rounds: int, device: torch.device, shortest: float = SHORTEST
+    works: Mapping[str, Work],
+    *,
+    rounds: int,
+    device: torch.device,
+    shortest: float = SHORTEST,
+    warm_up: int = WARM_UP,
+    apart: bool = False,
 ) -> tuple[dict[str, list[float]], int]:
     """Seconds of one run, per contender and round, and how many runs a measurement held: enough to last `shortest`.
 
     Within a round each contender is measured once; the order turns by one from round to round. Rounds to warm up come
-    first and are not counted. The garbage collector waits until the end.
+    first, at least one, and are not counted. The garbage collector waits until the end. With ``apart`` each contender
+    has a number of runs of its own, which saves time where they differ by orders of magnitude; the largest is returned.
     """
-    names, repeats = list(works), 1
+    names = list(works)
+    repeats = dict.fromkeys(names, 1)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     gc.disable()
     try:
-        for round_number in range(-WARM_UP, rounds):
+        for round_number in range(-warm_up, rounds):
             if round_number == 0:
-                fastest = min(min(times) for times in seconds.values())
-                repeats = max(1, math.ceil(shortest / fastest))
+                fastest = {name: min(times) for name, times in seconds.items()}
+                if not apart:
+                    fastest = dict.fromkeys(names, min(fastest.values()))
+                repeats = {name: max(1, math.ceil(shortest / fastest[name])) for name in names}
                 seconds = {name: [] for name in names}
             turn = round_number % len(names)
             for name in names[turn:] + names[:turn]:
-                wait_for(device)
-                started = time.perf_counter()
-                for _ in range(repeats):
-                    works[name]()
-                wait_for(device)
-                seconds[name].append((time.perf_counter() - started) / repeats)
+                seconds[name].append(_timed(works[name], repeats[name], device))
     finally:
         gc.enable()
-    return seconds, repeats
+    return seconds, max(repeats.values())
+
+
+def _timed(work: Work, repeats: int, device: torch.device) -> float:
+    """Seconds of one run, of so many in a row; on CUDA by the device's own clock."""
+    wait_for(device)
+    if device.type == "cuda":
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(repeats):
+            work()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000 / repeats
+    started = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    wait_for(device)
+    return (time.perf_counter() - started) / repeats
 
 
 def ratio(ours: list[float], peer: list[float]) -> dict[str, float]:

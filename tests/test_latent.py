@@ -4,13 +4,7 @@ import math
 import pytest
 import torch
 
-from attn_core import (
-    AdditiveAttention,
-    LatentAttention,
-    SlidingWindow,
-    attention,
-    capture_attention,
-)
+from attn_core import AdditiveAttention, LatentAttention, SlidingWindow, attention, capture_attention
 
 DIM, HEADS, SIZE, LATENT, ROTARY = 12, 3, 4, 6, 2
 CLOSE = {torch.float64: {"atol": 1e-10, "rtol": 0}, torch.float32: {"atol": 1e-5, "rtol": 0}}

@@ -12,9 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from attn_core.contract import kind
@@ -41,6 +39,8 @@ def save(path: Path | str, checkpoint: Checkpoint) -> None:
     Raises:
         OSError: if the file cannot be written; an older one is left as it was.
     """
+    from safetensors.torch import save as as_bytes  # needed by checkpoints alone
+
     path = Path(path)
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -49,7 +49,7 @@ def save(path: Path | str, checkpoint: Checkpoint) -> None:
     # float: NumPy's numbers and scalar tensors
     text = json.dumps({"settings": checkpoint.settings, "progress": checkpoint.progress}, default=float)
     metadata = {"format": FORMAT, "text": text, "checksum": _checksum(tensors, text)}
-    content = safetensors.torch.save(tensors, metadata)
+    content = as_bytes(tensors, metadata)
     partial = path.with_name(f"{path.name}.partial")
     try:
         with suppress(FileNotFoundError):
@@ -72,11 +72,14 @@ def load(path: Path | str) -> Checkpoint:
         ValueError: if the file is not a checkpoint, or is damaged or cut short.
         OSError: if it cannot be read.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
+
     if Path(path).is_fifo():  # reading would wait for a writer
         raise ValueError(f"checkpoint: expected a file, got the pipe {path}")
     content = Path(path).read_bytes()
     try:
-        tensors = safetensors.torch.load(content)
+        tensors = from_bytes(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch does not have
         raise ValueError(f"checkpoint: expected a whole checkpoint, got {path}: {str(error):.120}") from None

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
 from attn_book.data import EpochBatches
 from attn_book.data.batches import AnyBatch
@@ -91,6 +90,8 @@ def fit(
             parameters are those before it, and the last checkpoint stands.
     """
     arguments = locals().copy()  # the settings by name, for their checks and for the checkpoint
+    from tqdm import tqdm  # models and losses can be imported without it
+
     check_arguments(arguments)
     device = torch.device(device) if device is not None else default_device()
     mixed = Precision(precision, device)

@@ -15,6 +15,7 @@ from torch import Tensor
 from attn_core.cache.block_tables import StreamingWindow
 from attn_core.mechanisms.flash_triton import LARGEST_HEAD
 from attn_core.mechanisms.flash_triton_kernels import INTERPRETED, LOG2_E
+from attn_core.mechanisms.tiles import tiles
 
 MOST_ROWS, MOST_PARTS = 64, 64  # query rows of one key head, and parts of a row's keys, at most
 
@@ -121,8 +122,7 @@ def split_attention(
     (batch, heads, queries, size), (_, groups, block_size, value_size) = q.shape, values.shape
     rows = heads // groups * queries
     rows_of_tile, width, width_v = (max(16, triton.next_power_of_2(n)) for n in (rows, size, value_size))
-    # Keys and values of a tile, twice for the pipeline, fit the 100 KB of shared memory that small GPUs have.
-    step = 16 if INTERPRETED else max(16, min(64, 16384 // (max(width, width_v) * q.element_size())))
+    _, step, warps, stages = (16, 16, 4, 1) if INTERPRETED else tiles("read_part", max(width, width_v), q.dtype)[0]
     longest = table.shape[1] * block_size if lengths.device.type != "cpu" else int(lengths.max())
     if parts is None:
         wanted = 2 * torch.cuda.get_device_properties(q.device).multi_processor_count // (batch * groups)
@@ -147,6 +147,8 @@ def split_attention(
             scale * LOG2_E.value,
             (*keys.stride()[:3], *values.stride()[:3]),
             (rows_of_tile, size, width, value_size, width_v, step),
+            num_warps=warps,
+            num_stages=stages,
         )
         _combine[rows, batch * groups](found, logsumexp, out, parts, value_size, width_v)
     return out.view(batch, heads, queries, value_size)

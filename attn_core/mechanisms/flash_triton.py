@@ -15,6 +15,7 @@ from attn_core.contract import Call
 from attn_core.derivatives import first_order
 from attn_core.mechanisms import flash_triton_kernels as kernels
 from attn_core.mechanisms.dense import weigh
+from attn_core.mechanisms.tiles import tiles
 
 LARGEST_HEAD = 256
 
@@ -40,50 +41,20 @@ def flash_attention_triton(call: Call) -> Tensor:
     return first_order("flash_attention", _Flash, q, k, v, mask, bias, causal, factor)
 
 
-# The tiles to try (queries, keys, warps, stages of the pipeline), by the largest head size in 16 bits that they serve.
-# The key 0 is for float32, which uses no tensor cores here. The last tile of a row fits GPUs with 100 KB of shared
-# memory; some of the others need Hopper's 227 KB, and so does float32 with heads of more than 128 entries.
-_Tiles = dict[int, list[tuple[int, int, int, int]]]
-_FORWARD: _Tiles = {
-    0: [(32, 32, 4, 2)],
-    64: [(128, 64, 4, 3), (128, 128, 8, 3), (128, 64, 8, 3), (64, 64, 4, 3)],
-    128: [(128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2)],
-    256: [(128, 64, 8, 2), (128, 32, 8, 2), (64, 32, 4, 2)],
-}
-_BACKWARD_Q: _Tiles = {
-    0: [(32, 32, 4, 2)],
-    64: [(128, 128, 8, 2), (128, 64, 8, 3), (64, 64, 4, 2)],
-    128: [(128, 128, 8, 2), (128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
-    256: [(64, 64, 8, 2), (64, 32, 4, 2), (32, 32, 4, 2)],
-}
-_BACKWARD_KV: _Tiles = {
-    0: [(16, 32, 8, 1)],
-    64: [(64, 128, 8, 3), (64, 128, 8, 2), (64, 64, 4, 2)],
-    128: [(64, 128, 8, 2), (64, 64, 8, 2), (32, 128, 8, 3), (64, 64, 4, 2), (32, 64, 4, 2)],
-    256: [(32, 64, 8, 2), (32, 32, 4, 2)],
-}
-
-
-def _tuned(kernel: Any, tiles: _Tiles) -> Any:
+def _tuned(kernel: Any, name: str) -> Any:
     """The kernel, which tries the tiles that suit its inputs when it first meets their head size and dtype."""
-    if kernels.INTERPRETED:
-        tiles = {0: [(16, 16, 4, 1)]}
-    configs = {
-        size: [triton.Config({"BLOCK_T": t, "BLOCK_S": s}, num_warps=w, num_stages=n) for t, s, w, n in row]
-        for size, row in tiles.items()
-    }
 
     def suited(_: Any, arguments: dict[str, Any], **__: Any) -> list[triton.Config]:
-        head_size = 0 if arguments["q"].dtype == torch.float32 else max(arguments["SHAPE"][2:])
-        return configs[min(size for size in configs if size >= head_size)]
+        found = tiles(name, max(arguments["SHAPE"][2:]), arguments["q"].dtype)
+        return [triton.Config({"BLOCK_T": t, "BLOCK_S": s}, num_warps=w, num_stages=n) for t, s, w, n in found]
 
-    every = [config for row in configs.values() for config in row]
+    every = [triton.Config({"BLOCK_T": 16, "BLOCK_S": 16})] * (1 if kernels.INTERPRETED else 2)  # else it asks `suited`
     return triton.autotune(every, key=["SHAPE"], prune_configs_by={"early_config_prune": suited})(kernel)
 
 
-_forward = _tuned(kernels.forward, _FORWARD)
-_backward_q = _tuned(kernels.backward_q, _BACKWARD_Q)
-_backward_kv = _tuned(kernels.backward_kv, _BACKWARD_KV)
+_forward = _tuned(kernels.forward, "forward")
+_backward_q = _tuned(kernels.backward_q, "backward_q")
+_backward_kv = _tuned(kernels.backward_kv, "backward_kv")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ WINDOW, SLOTS, FEATURES, ROUNDS, BUCKET = 256, 256, 256, 4, 64
 BLOCK, SELECTED, LOCAL = 64, 4, 2
 LENGTHS = {512: 9, 1024: 9, 2048: 9, 4096: 5, 8192: 3, 16384: 2}
 """And how many rounds."""
+LONGER = {32768: 2}
+"""On a GPU alone, where all is in bfloat16."""
 ANY = 1e30
 """A tolerance that all finite numbers meet."""
 
@@ -79,6 +81,11 @@ def exact(length: int, causal: bool) -> Attention:
     return attention
 
 
+def kept(device: torch.device) -> torch.dtype:
+    """The dtype of everything: the one in which models run there."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
 def prepare(
     make: Callable[[int, bool], Attention], length: int, *, causal: bool, backward: bool, device: torch.device
 ) -> Work:
@@ -87,10 +94,10 @@ def prepare(
     attend = make(length, causal)
     weights = []
     if isinstance(attend, nn.Module):
-        weights = list(attend.to(device).parameters())
+        weights = list(attend.to(device, kept(device)).parameters())
     draw = torch.Generator().manual_seed(0)
     shape = (1, HEADS, length, HEAD_DIM)
-    q, k, v, toward = (torch.randn(shape, generator=draw).to(device) for _ in range(4))
+    q, k, v, toward = (torch.randn(shape, generator=draw).to(device, kept(device)) for _ in range(4))
 
     @torch.no_grad()
     def forward() -> Tensor:
@@ -117,8 +124,9 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
     The longest leaves out what takes minutes and shows nothing new: attention in tiles, and causal both ways.
     """
     found = []
-    for (n, rounds), causal, backward in itertools.product(LENGTHS.items(), (False, True), (False, True)):
-        longest = n == max(LENGTHS)
+    lengths = LENGTHS | LONGER if device.type == "cuda" else LENGTHS
+    for (n, rounds), causal, backward in itertools.product(lengths.items(), (False, True), (False, True)):
+        longest = n >= max(LENGTHS)
         if longest and causal and backward:
             continue
         length = 64 if quick else n
@@ -132,7 +140,7 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
         }
         if not causal:  # a Linformer's mixtures hold all keys
             makers["Linformer"] = linformer
-        if not longest:
+        if not longest or device.type == "cuda":
             makers["flash_attention"] = tiled
         sizes = {"window": WINDOW, "slots": SLOTS, "features": FEATURES, "rounds": ROUNDS, "bucket": BUCKET}
         sizes |= {"block": BLOCK, "selected": SELECTED, "local": LOCAL}
@@ -140,7 +148,7 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
             Trial(
                 f"{n} tokens, {'causal' if causal else 'full'}, {'forward and backward' if backward else 'forward'}",
                 {"B": 1, "H": HEADS, "n": length, "D": HEAD_DIM, **sizes},
-                torch.float32,
+                kept(device),
                 ours={name: functools.partial(setting, make) for name, make in makers.items()},
                 peers={"attention": functools.partial(setting, exact)},
                 rounds=rounds,

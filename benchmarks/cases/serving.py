@@ -41,11 +41,14 @@ Way = Callable[[Any, Asked], Answers]
 
 def requests(count: int, quick: bool) -> Asked:
     """Prompts with the number of tokens that each is to be continued by."""
-    text, draw, found = source(quick)[1], random.Random(0), []
+    return requests_of(source(quick)[1], count, 8 if quick else 256)
+
+
+def requests_of(text: list[int], count: int, longest: int) -> Asked:
+    """The same from a text of one's own, no prompt and no answer of more than ``longest`` tokens."""
+    draw, found = random.Random(0), []
     for _ in range(count):
-        prompt, new = (
-            min(max(4, round(draw.lognormvariate(math.log(mean) - 0.5, 1.0))), 8 if quick else 256) for mean in (19, 58)
-        )
+        prompt, new = (min(max(4, round(draw.lognormvariate(math.log(mean) - 0.5, 1.0))), longest) for mean in (19, 58))
         begin = draw.randrange(max(1, min(len(text) - prompt, 200)))
         found.append((text[begin : begin + prompt], new))
     return found
@@ -89,8 +92,8 @@ def theirs_one_by_one(model: Any, asked: Asked) -> Answers:
 def theirs_one_batch(model: Any, asked: Asked) -> Answers:
     """Their `generate`, padded on the left, until the longest answer is done."""
     longest, new = max(len(prompt) for prompt, _ in asked), max(new for _, new in asked)
-    padded = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt, _ in asked])
-    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt, _ in asked])
+    padded = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt, _ in asked], device=model.device)
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt, _ in asked], device=model.device)
     out = model.generate(
         padded, attention_mask=mask, do_sample=False, max_new_tokens=new, eos_token_id=Vocab.EOS, pad_token_id=Vocab.EOS
     )

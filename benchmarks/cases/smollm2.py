@@ -48,23 +48,36 @@ def source(quick: bool) -> tuple[LanguageModel, list[int]]:
     if not quick:
         model, tokenizer = load_gguf(smollm2_file())
         return model, tokenizer.encode(64 * TEXT).ids
+    return random_model(TINY), random_tokens(TINY["vocab_size"])
+
+
+TINY = {"vocab_size": 256, "model_dim": 72, "num_heads": 9, "num_kv_heads": 3, "num_layers": 2, "feed_forward_dim": 192}
+SIZES = {
+    **{"vocab_size": 49152, "model_dim": 576, "num_heads": 9, "num_kv_heads": 3, "num_layers": 30},
+    "feed_forward_dim": 1536,
+}
+"""Those of SmolLM2-135M."""
+
+
+def random_tokens(vocab_size: int) -> list[int]:
+    """As many as a text has, from a fixed seed."""
+    return torch.randint(3, vocab_size, (512,), generator=torch.Generator().manual_seed(0)).tolist()
+
+
+def random_model(sizes: Mapping[str, Any]) -> LanguageModel:
+    """A model of the same kind with random parameters, from a fixed seed."""
     config = TransformerConfig(
-        256,
-        model_dim=72,
-        num_heads=9,
-        num_kv_heads=3,
-        num_layers=2,
-        feed_forward_dim=192,
+        **sizes,
         norm_first=True,
         norm=functools.partial(nn.RMSNorm, eps=EPSILON),
         feed_forward=SwiGLU,
         bias=False,
         scale_embedding=False,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = LanguageModel(config, positions=lambda: Rotary(8, base=BASE)).eval()
-        return model, torch.randint(3, 256, (512,)).tolist()
+        rotary = functools.partial(Rotary, config.model_dim // config.num_heads, base=BASE)
+        return LanguageModel(config, positions=rotary).eval()
 
 
 def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:
@@ -73,12 +86,16 @@ def our_model(quick: bool, dtype: torch.dtype) -> LanguageModel:
 
 
 def their_model(quick: bool, dtype: torch.dtype) -> nn.Module:
-    """Theirs, with the parameters of ours.
+    """Theirs, with the parameters of ours."""
+    return their_copy(source(quick)[0], dtype)
+
+
+def their_copy(model: LanguageModel, dtype: torch.dtype) -> nn.Module:
+    """Theirs, with the parameters of this one of ours, on the CPU.
 
     Raises ImportError where transformers is not installed.
     """
     transformers = importlib.import_module("transformers")
-    model, _ = source(quick)
     sizes = model.config
     config = transformers.LlamaConfig(
         vocab_size=sizes.vocab_size,

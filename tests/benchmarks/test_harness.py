@@ -10,9 +10,10 @@ import torch
 
 from benchmarks import measure, run
 from benchmarks.measure import alternate, check_same, fresh, memory_is_read_from, peak_memory, ratio
+from benchmarks.summary import files
 
 CPU = torch.device("cpu")
-RESULTS = sorted((run.HERE / "results").glob("*.json"))
+RESULTS = files()
 MEBIBYTE = 2**20
 
 
@@ -86,6 +87,25 @@ def test_a_known_ratio_is_found_and_the_order_turns(clock):
     assert repeats == 1 and {len(times) for times in seconds.values()} == {6}
     assert order == ["a", "b", "b", "a"] * 4
     assert ratio(seconds["a"], seconds["b"]) == {"median": 2, "p10": 2, "p90": 2}
+
+
+def test_on_cuda_its_own_clock_counts_and_contenders_may_run_unequally_often(clock, monkeypatch):
+    class Event:
+        def __init__(self, enable_timing):
+            self.synchronize = lambda: None
+
+        def record(self):
+            self.at = clock.now
+
+        def elapsed_time(self, end):
+            return 1000 * (end.at - self.at)
+
+    nap = lambda seconds: vars(clock).update(now=clock.now + seconds)  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: nap(1.0))  # is no part of the work
+    works = {"slow": lambda: nap(0.0625), "quick": lambda: nap(0.015625)}
+    seconds, repeats = alternate(works, rounds=3, device=torch.device("cuda"), shortest=0.0625, apart=True)
+    assert seconds == {"slow": [0.0625] * 3, "quick": [0.015625] * 3} and repeats == 4
 
 
 def peaks_of_64_mebibytes():

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from benchmarks import summary
-from benchmarks.summary import README, SHOWN, Ratio, like_with_like, ratios, table, with_table
+from benchmarks.gpu_contest import Place
+from benchmarks.gpu_trials import TRIALS
+from benchmarks.summary import NO_GPU, ON_A_GPU, README, SHOWN, Ratio, like_with_like, ratios, table, with_table
 
 
 def one(**changed):
@@ -15,14 +17,36 @@ def one(**changed):
 
 def test_readme_shows_what_was_measured():
     readme = README.read_text(encoding="utf-8")
-    assert with_table(readme, ratios()) == readme, "python -m benchmarks.summary"
+    assert with_table(readme, ratios(), summary.gpu_record()) == readme, "python -m benchmarks.summary"
+
+
+def test_what_was_measured_on_a_gpu_is_shown_and_otherwise_that_none_was(tmp_path):
+    readme = README.read_text(encoding="utf-8")
+    assert summary.gpu_record(tmp_path) is None and NO_GPU in with_table(readme, ratios(), None)
+    (what, (stage, row, ours, peer)), *others = ON_A_GPU.items()
+    ratio = {"ours": ours, "peer": peer, "median": 1.0625, "p10": 1.0, "p90": 12.0}
+    stages = {stage: {"rows": [{"what": row, "ratios": [ratio]}]}, "machine": {"rows": [{"what": "device"}]}}
+    run = {"size": "full", "device": "MADE-UP GPU", "versions": {"torch": "9.8", "triton": "7.6"}, "date": "2031-02-03"}
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps({"run": run, "stages": stages}), encoding="utf-8")
+    shown = with_table(readme, ratios(), summary.gpu_record(tmp_path))
+    assert f"| {what} | `{ours}` | {peer} | 1.06 [1.00, 12] |" in shown and NO_GPU not in shown
+    assert "one MADE-UP GPU in bfloat16, with torch 9.8, Triton 7.6, on 2031-02-03" in shown
+    assert not any(each in shown for each, _ in others) and ratios(tmp_path) == []
+    path.write_text(json.dumps({"run": run | {"size": "dry"}, "stages": {}}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"gpu\.json: expected a run on a GPU, got a dry one"):
+        summary.gpu_record(tmp_path)
+
+
+def test_what_is_shown_of_a_gpu_are_rows_of_its_stages():
+    """Trials make nothing before they are measured, so their names are known without a GPU."""
+    for stage, row, ours, peer in ON_A_GPU.values():
+        trial = next(trial for trial in TRIALS[stage](Place("full")) if trial.name == row)
+        assert ours in trial.ours and peer in trial.peers
 
 
 def test_every_ratio_of_every_file_is_read():
-    folder = README.parent / "benchmarks" / "results"
-    trials = [
-        trial for path in folder.glob("*.json") for trial in json.loads(path.read_text(encoding="utf-8"))["trials"]
-    ]
+    trials = [trial for path in summary.files() for trial in json.loads(path.read_text(encoding="utf-8"))["trials"]]
     assert len(ratios()) == sum(len(trial["ratios"]) for trial in trials) > 100
 
 

@@ -7,14 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_core import device
-from attn_core.cache import (
-    BlockPool,
-    BlockTables,
-    as_tensors,
-    gathered_attention,
-    paged,
-    paged_attention,
-)
+from attn_core.cache import BlockPool, BlockTables, as_tensors, gathered_attention, paged, paged_attention
 from tests import reference
 
 HEADS = {"one key head a query head": (4, 4), "grouped": (4, 2), "multi-query": (4, 1)}

@@ -96,8 +96,25 @@ def test_what_it_suits(heads, groups, queries, size, value_size, dtype, expected
     assert suits(q, keys, values) is expected
 
 
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_a_gpu
+def test_blocks_beyond_what_32_bits_hold():
+    q, keys, values, table, lengths = drawn(8, 8, 1, 128, 128, (100, 77), 16, torch.bfloat16, "cuda")
+    far, count = (
+        [torch.empty(2**17 + 16, *x.shape[1:], device="cuda", dtype=x.dtype) for x in (keys, values)],
+        len(keys),
+    )
+    for store, x in zip(far, (keys, values), strict=True):
+        store[-count:] = x
+    found = paged_attention(q, *far, table + (len(far[0]) - count), lengths)
+    assert torch.equal(found, paged_attention(q, keys, values, table, lengths))
+
+
+@pytest.mark.gpu
+@on_a_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("queries", [1, 4])
 def test_paged_attention_on_a_gpu(queries, dtype):

@@ -4,6 +4,7 @@ The other tests run the kernels in Triton's interpreter, which accepts code that
 are launched as on a GPU, but with tensors on the CPU, and a launch stops as soon as the kernel is compiled.
 """
 
+import json
 import os
 from types import SimpleNamespace
 
@@ -19,7 +20,9 @@ from triton.runtime import Autotuner, JITFunction, driver  # noqa: E402
 from attn_core.cache.block_tables import StreamingWindow  # noqa: E402
 from attn_core.cache.paged_triton import split_attention  # noqa: E402
 from attn_core.contract import contract  # noqa: E402
+from attn_core.mechanisms import tiles as tiles_of_kernels  # noqa: E402
 from attn_core.mechanisms.flash_triton import flash_attention_triton  # noqa: E402
+from benchmarks.tiles import main as store_tiles  # noqa: E402
 
 HOPPER = SimpleNamespace(  # instead of a driver; its kernels are kept apart from those of real devices, 0, 1, …
     get_current_target=lambda: GPUTarget("cuda", 90, 32),
@@ -55,6 +58,7 @@ def launches(monkeypatch, tmp_path):
         launches.append(tuner.warmup(*args, **options))
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tiles_of_kernels, "FOUND", {})  # guesses are tried on all devices
     monkeypatch.setattr(driver, "_active", HOPPER)
     monkeypatch.setattr(JITFunction, "run", compile)
     monkeypatch.setattr(Autotuner, "run", compile_all)
@@ -86,3 +90,23 @@ def test_every_kernel_compiles(launches, case, dtype):
     for row in launches:
         sizes = [kernel.metadata.shared for kernel in row]
         assert max(sizes) <= HOPPERS and sizes[-1] <= SMALL, f"{row[0].name}: {sizes} bytes of shared memory"
+
+
+def test_a_tile_that_was_found_is_taken_alone(launches, monkeypatch, tmp_path):
+    """From the record of a GPU into the table, and from there to a launch."""
+    kernels, warps = ("forward", "backward_q", "backward_kv", "read_part"), (8, 4, 4, 2)
+    tiles = {kernel: [32, 32, number, 2] for kernel, number in zip(kernels, warps, strict=True)}
+    found = {f"{kernel}, heads of 64, torch.float16, 90": tile for kernel, tile in tiles.items()}
+    rows = [{"what": name, "tile": tile} for name, tile in found.items()]
+    record, table = tmp_path / "gpu.json", tmp_path / "tiles.json"
+    record.write_text(json.dumps({"run": {"size": "full"}, "stages": {"tiles": {"rows": rows}}}))
+    table.write_text('{"another": [1, 2, 3, 4]}')
+    store_tiles([str(record)], table)
+    assert json.loads(table.read_text()) == found | {"another": [1, 2, 3, 4]}
+    monkeypatch.setattr(tiles_of_kernels, "FOUND", found)
+    q = torch.zeros(1, 2, 40, 64, dtype=torch.float16, requires_grad=True)
+    flash_attention_triton(contract(q, q, q)).sum().backward()
+    split_attention(q[:, :, -1:], q, q, torch.zeros(1, 1, dtype=torch.int64), torch.tensor([40]), scale=0.1, parts=1)
+    warps = {row[0].name: row[0].metadata.num_warps for row in launches if len(row) == 1}
+    assert warps == {"forward": 8, "backward_q": 4, "backward_kv": 4, "_read_part": 2, "_combine": 4}
+    assert len(tiles_of_kernels.tiles("forward", 64, torch.bfloat16)) > 1  # guesses

@@ -258,17 +258,13 @@ MODULES: dict[str, Module] = {
         lambda: MultiHeadAttention(DIM, HEADS, query_key_norm=nn.LayerNorm, gate=True),
         lambda m, x: m(x.sequence(), x.states(), mask=x.hidden),
     ),
-    "GatedDeltaNet": Module(
-        lambda: GatedDeltaNet(DIM, HEADS, conv_size=3),
-        lambda m, x: m(x.sequence(), causal=True),
-    ),
+    "GatedDeltaNet": Module(lambda: GatedDeltaNet(DIM, HEADS, conv_size=3), lambda m, x: m(x.sequence(), causal=True)),
     "LatentAttention, masked": Module(
         lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2, bias=True),
         lambda m, x: m(x.states(), mask=x.hidden, bias=x.bias),
     ),
     "LatentAttention, causal": Module(
-        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2),
-        lambda m, x: m(x.sequence(), causal=True),
+        lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2), lambda m, x: m(x.sequence(), causal=True)
     ),
     "LatentAttention, absorbed, causal": Module(
         lambda: LatentAttention(DIM, HEADS, latent_dim=6, rotary_dim=2),
@@ -342,8 +338,7 @@ MODULES: dict[str, Module] = {
         lambda m, x: m(x.states(), x.sentences, x.words, mask=x.words[:, None, None]),
     ),
     "ContextEncoder": Module(
-        lambda: ContextEncoder(CONFIG, context.HierarchicalContext),
-        lambda m, x: m(x.tokens(), x.lengths, x.sentences),
+        lambda: ContextEncoder(CONFIG, context.HierarchicalContext), lambda m, x: m(x.tokens(), x.lengths, x.sentences)
     ),
     # pretraining
     "SegmentEncoder": Module(segments, in_segments),
@@ -355,8 +350,7 @@ MODULES: dict[str, Module] = {
         lambda: pretrain.NextSentenceModel(segments()), lambda m, x: in_segments(m, x, x.words)
     ),
     "Classifier": Module(
-        lambda: pretrain.Classifier(segments(), 3),
-        lambda m, x: in_segments(m, x, torch.zeros_like(x.lengths)),
+        lambda: pretrain.Classifier(segments(), 3), lambda m, x: in_segments(m, x, torch.zeros_like(x.lengths))
     ),
     # vision
     "PatchEmbedding": Module(lambda: vision.PatchEmbedding(4, DIM), lambda m, x: m(x.floats(3, 8, 8))),

@@ -16,26 +16,37 @@ import torch
 import attn_core.cache
 from attn_core import GatedDeltaNet, LatentAttention, MultiHeadAttention, masks
 from attn_core.cache import BlockPool, BlockTables, Cache, KVCache, PackedKVCache, QuantisedBlockPool
+from attn_core.decode import generate
 from attn_core.positions import Rotary
+from attn_core.serving import Engine, Request
 from tests.mechanisms.launches import Launches
 from tests.properties.draws import HALVES, Call
 from tests.properties.mechanisms import MECHANISMS, run
 from tests.properties.modules import MODULES, Inputs, outputs
 
-WITH_CUDA = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
-]
+WITH_CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")]
 DTYPES = [torch.float32, *HALVES]
 
 
-def on_both(names, once, *axes):
+def on_both(names, once, *axes, also=()):
     """A test with these arguments, then ``device``: with few of them on the CPU, with all combinations on CUDA."""
     few = [(*chosen, "cpu") for chosen in itertools.product(*once)]
-    many = [pytest.param(*chosen, "cuda", marks=WITH_CUDA) for chosen in itertools.product(*axes)]
+    combined = [*itertools.product(*axes), *(itertools.product(*also) if also else ())]
+    many = [pytest.param(*chosen, "cuda", marks=WITH_CUDA) for chosen in combined]
     return pytest.mark.parametrize([*names, "device"], few + many)
 
 
+SIZES = {  # T, S, D, and how many entries apart the entries of a row lie in memory
+    "few": (8, 8, 16, 1),
+    "many": (300, 300, 16, 1),
+    "1000": (1000, 1000, 96, 1),
+    "4097": (4097, 4097, 64, 1),
+    "heads of 80": (70, 70, 80, 1),
+    "heads of 256": (70, 70, 256, 1),
+    "fewer queries": (37, 70, 16, 1),
+    "more queries": (70, 37, 16, 1),
+    "apart": (70, 70, 16, 2),
+}
 KINDS = {"full": (), "causal": ("causal",), "padding": ("mask",), "causal padding": ("causal", "mask")}
 
 
@@ -53,11 +64,13 @@ def never_waiting(device):
         torch.cuda.set_sync_debug_mode("default")
 
 
-def a_call(name, kind, dtype, *, tokens=8):
+def a_call(name, kind, dtype, *, sizes="few"):
     """A call on the CPU: grouped heads, and padding at the end of one row."""
     mechanism, shared = MECHANISMS[name], MECHANISMS[name].draws.get("shared")
+    queries, tokens, size, step = SIZES[sizes]
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, n, tokens, 16).to(dtype) for n in (4, 4 if shared else 2, 4 if shared else 2))
+    shapes = (4, queries), *[(4 if shared else 2, tokens)] * 2
+    q, k, v = (torch.randn(2, *shape, step * size).to(dtype)[..., ::step] for shape in shapes)
     options = {"causal": "causal" in KINDS[kind]} if mechanism.draws.get("causal", True) else {}
     if "mask" in KINDS[kind]:
         options["mask"] = masks.padding(torch.tensor([tokens, tokens - 3]), tokens)
@@ -66,12 +79,16 @@ def a_call(name, kind, dtype, *, tokens=8):
 
 def moved(call, device):
     options = {name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in call.options.items()}
-    return call.on(*(x.to(device) for x in call.tensors), **options)
+    # A copy to a device keeps the strides of dense tensors alone, so each goes there within what it is a part of.
+    tensors = (x if x._base is None else x._base for x in call.tensors)
+    return call.on(
+        *(x.to(device).as_strided(y.shape, y.stride()) for x, y in zip(tensors, call.tensors, strict=True)), **options
+    )
 
 
 def both_ways(made, call, toward):
     """The output, and the gradients of what the call was given."""
-    inputs = [x.detach().clone().requires_grad_() for x in (call.tensors[1:] if call.k is call.q else call.tensors)]
+    inputs = [x.detach().requires_grad_() for x in (call.tensors[1:] if call.k is call.q else call.tensors)]
     out = run(made, call.on(inputs[0], *inputs[-2:]))
     return [out.detach(), *torch.autograd.grad(out, inputs, toward.to(out))]
 
@@ -82,34 +99,55 @@ def made_on(device, name, call):
     return made.to(device) if isinstance(made, torch.nn.Module) else made
 
 
-@on_both(["tokens", "kind", "dtype"], ([8], ["causal padding"], DTYPES), [8, 300], KINDS, DTYPES)
+MOST_KEYS = {"Linformer": 8, "FlashAttention": 8, "AdditiveAttention": 1000}
+"""In the table, the first is made for so many, and the second has tiny tiles; hidden layers would fill the memory."""
+
+
+@on_both(
+    ["sizes", "kind", "dtype"],
+    (["few", "apart"], ["causal padding"], DTYPES),
+    ["few", "many"],
+    KINDS,
+    DTYPES,
+    also=(list(SIZES)[2:], ["causal padding"], [torch.float32, torch.bfloat16]),
+)
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanism_is_right_both_ways(name, tokens, kind, dtype, device):
-    """The outputs are those of the table's loops, the gradients those in float64 on the CPU."""
-    if tokens > 8 and name.startswith(("Linformer", "FlashAttention")):
-        pytest.skip("in the table its length, or its tiles, are tiny")
-    mechanism, call = MECHANISMS[name], a_call(name, kind, dtype, tokens=tokens)
+def test_a_mechanism_is_right_both_ways(name, sizes, kind, dtype, device):
+    """The outputs are those of the table's loops, or for long rows, as the gradients, in float64."""
+    queries, keys, *_ = SIZES[sizes]
+    if keys > MOST_KEYS.get(name, keys) or (queries != keys and name == "LSHAttention"):
+        pytest.skip("it is not made for these lengths")
+    mechanism, call = MECHANISMS[name], a_call(name, kind, dtype, sizes=sizes)
     made = made_on("cpu", name, call)
     wide = copy.deepcopy(made).double() if isinstance(made, torch.nn.Module) else made
-    toward = torch.randn(2, 4, tokens, 16).to(dtype)
-    _, *gradients = both_ways(wide, call.to(torch.float64), toward)
-    expected = mechanism.expected(made, call)
+    toward = torch.randn(2, 4, queries, call.v.shape[3]).to(dtype)
+    long = queries > 300
+    where = device if long and name != "flash_attention" else "cpu"  # whose kernels have no float64
+    wide = wide.to(where) if isinstance(wide, torch.nn.Module) else wide
+    expected, *gradients = (x.cpu() for x in both_ways(wide, moved(call.to(torch.float64), where), toward.to(where)))
+    if not long:
+        expected = mechanism.expected(made, call)
     out, *found = both_ways(made_on(device, name, call), moved(call, device), toward)
     assert out.dtype == dtype and out.device.type == device
-    assert (out.cpu() - expected).abs().max() <= 6 * mechanism.tolerance(call)
+    # Among thousands of keys, another rounding may choose another bucket or block for a query.
+    rare = 1e-3 if long and name.startswith(("LSH", "BlockSelection")) else 0.0
+    assert ((out.cpu() - expected).abs() > 6 * mechanism.tolerance(call)).double().mean() <= rare
     for one, wanted in zip(found, gradients, strict=True):
-        assert one.dtype == dtype
-        assert (one.cpu() - wanted).abs().max() <= 10 * mechanism.tolerance(call) * wanted.abs().max().clamp(min=1.0)
+        allowed = 10 * mechanism.tolerance(call) * wanted.abs().max().clamp(min=1.0)
+        assert one.dtype == dtype and one.isfinite().all()
+        assert ((one.cpu() - wanted).abs() > allowed).double().mean() <= rare
 
 
 @on_both(["kind"], [["causal padding"]], KINDS)
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_mechanism_never_waits(name, kind, device):
+def test_a_mechanism_never_waits_and_gives_the_same_again(name, kind, device):
     call = moved(a_call(name, kind, torch.float32), device)
     made, toward = made_on(device, name, call), torch.ones(2, 4, 8, 16, device=device)
     wanted = both_ways(made, call, toward)  # kernels are compiled in the first call
     with never_waiting(device):
         found = both_ways(made, call, toward)
+    exact = len(found) if name == "flash_attention" else 1  # PyTorch adds some gradients up in any order
+    assert all(map(torch.equal, found[:exact], wanted[:exact]))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -170,7 +208,8 @@ def test_a_module_makes_nothing_on_another_device(name, monkeypatch):
 COMPILED = [
     *(name for name in MECHANISMS if name in MODULES),
     *("MultiHeadAttention, causal", "GatedDeltaNet", "LatentAttention, causal", "LatentAttention, absorbed, causal"),
-    *("LongformerAttention", "ContextAttention", "Transformer", "LanguageModel", "Seq2Seq", "VisionTransformer"),
+    *("LongformerAttention", "ContextAttention", "EncoderStack, causal", "Transformer", "LanguageModel", "Seq2Seq"),
+    "VisionTransformer",
 ]
 
 
@@ -266,6 +305,8 @@ def test_a_step_asks_for_no_numbers(kind):
 
 def captured(work, back, device):
     """``work`` as a CUDA graph, called to replay it; ``back`` undoes what it has done. On the CPU, itself."""
+    if device == "cuda":
+        torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()) if device == "cuda" else nullcontext():
         work()  # what is compiled or made once, is so now
         back()
@@ -299,3 +340,41 @@ def test_a_captured_step_is_replayed_on_other_tokens(dtype, device):
     torch.testing.assert_close(out, layer(second, causal=True, cache=other))
     assert torch.equal(cache.keys, other.keys) and torch.equal(cache.values, other.values)
     assert not torch.allclose(out, layer(first, causal=True, cache=layer_and_cache("KVCache", dtype, device)[1]))
+
+
+# Whole models.
+
+
+MODELS = "LanguageModel", "LanguageModel, of the Llama family", "Transformer", "Seq2Seq"
+
+
+@on_both(["name", "precision"], (MODELS[1:2], ["autocast"]), MODELS, ["autocast", "parameters"])
+def test_training_in_bfloat16_learns_one_batch(name, precision, device):
+    """With bfloat16 in the products alone, or in all parameters."""
+    whole = precision == "parameters"
+    module, inputs = made_module(name, torch.bfloat16 if whole else torch.float32, device).train(), Inputs(4, 5, seed=1)
+    optimiser, losses = torch.optim.Adam(module.parameters(), lr=0.02), []
+    for _ in range(40):
+        with torch.device(device), torch.autocast(device, torch.bfloat16, enabled=not whole):
+            (logits,), wanted = outputs(MODULES[name].call(module, inputs)), inputs.target().roll(-1, 1)
+            losses.append(torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), wanted.flatten()))
+        optimiser.zero_grad()
+        losses[-1].backward()
+        optimiser.step()
+    assert all(p.grad.isfinite().all() for p in module.parameters() if p.grad is not None)
+    assert losses[-1] < 0.6 * losses[0]
+
+
+@torch.no_grad()
+@on_both(["pool"], [[BlockPool]], [BlockPool, QuantisedBlockPool])
+def test_the_engine_gives_what_generate_gives(pool, device):
+    """In float32. In 8 bits another token may be chosen, so there only their number is."""
+    model = made_module("LanguageModel, of the Llama family", torch.float32, device)
+    prompts = [[5, 6, 7], [8], [3, 4, 5, 6, 7, 8, 9, 10, 3, 4]]
+    engine = Engine(model, num_blocks=12, block_size=4, pool=pool)
+    served = [engine.add(Request(prompt, 6)) for prompt in prompts]
+    engine.run()
+    for completion, wanted in zip(served, generate(model, prompts, max_new_tokens=6), strict=True):
+        assert completion.error is None and 1 <= len(completion.ids) <= 6
+        if pool is BlockPool:
+            assert completion.ids == wanted.ids

@@ -29,7 +29,7 @@ def public_mechanisms():
     found = {}
     for module in pkgutil.iter_modules(mechanisms.__path__, f"{mechanisms.__name__}."):
         if "_triton" in module.name:
-            continue  # test_triton.py: the package triton may be absent, and its interpreter wants a process of its own
+            continue  # test_flash_triton.py: triton may be absent, and its interpreter wants a process of its own
         for name, one in vars(importlib.import_module(module.name)).items():
             if getattr(one, "__module__", "") != module.name or name.startswith("_"):
                 continue
