@@ -145,8 +145,8 @@ class Rotary(RelativePositions):
         pairs = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2))
         if traced():  # a compiler fuses products of real numbers, and takes no complex ones
             angles, magnitude = self._angles(positions)
-            (even, odd), cos, sin = pairs.unbind(-1), magnitude * angles.cos(), magnitude * angles.sin()
-            cos, sin = cos.to(pairs.dtype), sin.to(pairs.dtype)
+            cos, sin = ((magnitude * part).to(pairs.dtype) for part in (angles.cos(), angles.sin()))
+            even, odd = pairs.unbind(-1)
             turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
         else:
             if pairs.stride(-1) != 1 or any(step % 2 for step in (pairs.storage_offset(), *pairs.stride()[:-1])):

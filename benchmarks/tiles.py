@@ -1,12 +1,13 @@
 """The fastest tiles of each Triton kernel, by head size, dtype and device, for ``attn_core/mechanisms/tiles.json``.
 
-``python -m benchmarks.gpu --stages tiles --out FOLDER`` measures them on a GPU, among the guesses of ``tiles.py``, and
+``python -m benchmarks.gpu --stages tiles --out FOLDER`` measures them on a GPU, among the guesses of that table, and
 ``python -m benchmarks.tiles FOLDER/gpu.json`` puts what it found into the table.
 """
 
 import functools
 import itertools
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterator
@@ -90,10 +91,11 @@ def main(arguments: list[str], table: Path = TABLE) -> int:
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     if record["run"]["size"] == "dry":
         raise ValueError(f"{path}: expected a run on a GPU, got a dry one")
-    found = json.loads(table.read_text(encoding="utf-8"))
-    found |= {row["what"]: row["tile"] for row in record["stages"]["tiles"]["rows"]}
-    lines = [f" {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found)]
-    table.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    stored = json.loads(table.read_text(encoding="utf-8"))
+    stored["found"] |= {row["what"]: row["tile"] for row in record["stages"]["tiles"]["rows"]}
+    text = json.dumps(stored, indent=1)
+    text = re.sub(r"\[\s+(\d+),\s+(\d+),\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2, \3, \4]", text)  # a tile a line
+    table.write_text(text + "\n", encoding="utf-8")
     return 0
 
 

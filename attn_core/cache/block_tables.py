@@ -90,11 +90,6 @@ class BlockTables:
         return self.num_blocks - self.free_blocks
 
     @property
-    def reserved_slots(self) -> int:
-        """Slots of the used blocks."""
-        return self.used_blocks * self.block_size
-
-    @property
     def filled_slots(self) -> int:
         """Slots that hold some sequence's token, a shared one counted once; every block of every table is visited."""
         filled: Counter[int] = Counter()

@@ -100,9 +100,9 @@ def test_a_tile_that_was_found_is_taken_alone(launches, monkeypatch, tmp_path):
     rows = [{"what": name, "tile": tile} for name, tile in found.items()]
     record, table = tmp_path / "gpu.json", tmp_path / "tiles.json"
     record.write_text(json.dumps({"run": {"size": "full"}, "stages": {"tiles": {"rows": rows}}}))
-    table.write_text('{"another": [1, 2, 3, 4]}')
+    table.write_text('{"guesses": {}, "found": {"another": [1, 2, 3, 4]}}')
     store_tiles([str(record)], table)
-    assert json.loads(table.read_text()) == found | {"another": [1, 2, 3, 4]}
+    assert json.loads(table.read_text()) == {"guesses": {}, "found": found | {"another": [1, 2, 3, 4]}}
     monkeypatch.setattr(tiles_of_kernels, "FOUND", found)
     q = torch.zeros(1, 2, 40, 64, dtype=torch.float16, requires_grad=True)
     flash_attention_triton(contract(q, q, q)).sum().backward()
