@@ -159,8 +159,8 @@ class PagedCacheExplorer(StaticWidget):
             requests += f" Preempted: {'; '.join(outside)}."
         return (
             f"A pool of {self.num_blocks} blocks of {_count(self.block_size, 'slot')}: {tables.used_blocks} in use, "
-            f"{tables.filled_slots} of their {tables.used_blocks * tables.block_size} slots hold a token.{requests} With "
-            f"{_count(most, 'slot')} reserved contiguously for each, {_count(slots // most, 'request')} would fit."
+            f"{tables.filled_slots} of their {tables.used_blocks * tables.block_size} slots hold a token.{requests} "
+            f"With {_count(most, 'slot')} reserved contiguously for each, {_count(slots // most, 'request')} would fit."
         )
 
     def picture(self) -> bytes:
