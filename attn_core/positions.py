@@ -271,19 +271,19 @@ class ALiBi(RelativePositions):
 
 
 _latest: tuple[int | Tensor, int, Tensor, dict[Any, Tensor]] = (-1, -1, torch.empty(0), {})
-"""Of the last short call: how many positions came before, the version of that, the positions, their turns."""
+"""Of the last such call: how many positions came before, the version of that, the positions, their turns."""
 
 
 def following(before: int | Tensor, x: Tensor) -> Tensor:
     """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``.
 
-    The layers of a stack ask for the same ones. In a short call on a CPU they get the same tensor, and with it the
-    turns of the layer below. On a GPU a recorded graph would go on reading what is replaced.
+    The layers of a stack ask for the same ones. For up to 8,192 tokens on a CPU they get the same tensor, and with it
+    the turns of the layer below. On a GPU a recorded graph would go on reading what is replaced.
     """
     global _latest
     length, short = x.shape[-2], x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and not traced()
     version = before._version if short and isinstance(before, Tensor) and not before.is_inference() else -1
-    short = short and length <= 64 and (version >= 0 or not isinstance(before, Tensor))
+    short = short and length <= 8192 and (version >= 0 or not isinstance(before, Tensor))
     last, last_version, positions, _ = _latest
     same = short and version == last_version and (last is before or (version < 0 and last == before))
     if not (same and positions.shape[-1] == length):
