@@ -1,7 +1,8 @@
 "use strict";
 // On a narrow screen a drawing is shown whole, and in its own size when it is touched; and who touches does not point.
 
-// The widgets' hints for a pointer, in the words for a finger. The widgets' scripts run after this one, and predict.js, which has `say`, before.
+// The widgets' hints for a pointer, in the words for a finger. The widgets' scripts run after this one, and predict.js,
+// which has `say`, before.
 if (matchMedia("(pointer: coarse)").matches) {
   const hints = {
     "Point at a cell or use the arrow keys; Enter keeps a row.": say("Tap a cell to read its weight."),
@@ -20,6 +21,7 @@ if (matchMedia("(pointer: coarse)").matches) {
   enlarged.append(document.createElement("button"), document.createElement("div"));
   enlarged.firstChild.textContent = "×";
   enlarged.firstChild.setAttribute("aria-label", say("Close"));
+  enlarged.setAttribute("aria-label", say("The drawing, enlarged"));
   enlarged.addEventListener("click", () => enlarged.close());
   document.querySelector("article")?.append(enlarged);
 
