@@ -4,6 +4,7 @@ into the index, writes the sitemap, builds recorded widgets."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ MENDED = {
     # The label hides what the line says itself: "Show the code".
     '<summary aria-label="Toggle hidden content">': "<summary>",
 }
+# A formula is one piece to a browser, which may break the line after it: a comma would begin the next.
+FORMULA = r'<span class="math notranslate nohighlight">[^<]*</span>'
+PUNCTUATED = re.compile(rf"([(“‘]+{FORMULA}[^\s\w<(&]*|{FORMULA}[^\s\w<(&]+)")
+PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
+SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
 
 
 def _is_unused(script: Any) -> bool:
@@ -79,6 +85,28 @@ def mend_for_screen_readers(
     """Replace in a page's body the markup that misleads screen readers (see MENDED)."""
     for wrong, right in MENDED.items():
         context["body"] = context.get("body", "").replace(wrong, right)
+
+
+def size_of(picture: Path) -> str:
+    """A drawing's width and height as attributes; nothing for other kinds of pictures."""
+    drawn = SVG.search(picture.read_text(encoding="utf-8")) if picture.suffix == ".svg" else None
+    if drawn is None:
+        return ""
+    width, height = (float(size) * (4 / 3 if 'pt"' in drawn[0] else 1) for size in drawn.groups())
+    return f'width="{width:.0f}" height="{height:.0f}" '
+
+
+def keep_in_place(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Let a page's text stay where it is: a drawing has its room before it comes, a comma its formula."""
+    sources = {name: Path(app.srcdir, source) for source, name in getattr(app.builder, "images", {}).items()}
+
+    def sized(image: re.Match[str]) -> str:
+        return f"<img {size_of(sources[image[1]])}" if image[1] in sources else image[0]
+
+    body = PUNCTUATED.sub(r'<span class="unbroken">\1</span>', context.get("body", ""))
+    context["body"] = PICTURE.sub(sized, body)
 
 
 def escape_titles(
@@ -245,6 +273,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("html-page-context", escape_titles, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
+    app.connect("html-page-context", keep_in_place)
     app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)
     app.connect("build-finished", write_sitemap)

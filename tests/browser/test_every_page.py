@@ -29,19 +29,19 @@ CUT = """[...document.querySelectorAll("article :is(p, h1, h2, h3, figure, li)")
     .filter((e) => e.getBoundingClientRect().width && e.getBoundingClientRect().right > 321
         && !e.closest("pre, table, .attn-static, .math, .cell_output, .visually-hidden"))
     .map((e) => `cut off: ${e.tagName} ${e.textContent.slice(0, 40)}`)"""
-# Where paragraphs, code, figures and cards end that are in no box of their own: all at one edge. Results are as wide as
-# their columns need.
-EDGES = """() => {
+# Where paragraphs end that are in no box of their own, and where code, figures and cards: all of a kind at one edge.
+# Tables are as wide as their columns need.
+EDGES = """() => ["p:not(.predicted)", ":is(.highlight, figure, .attn-card)"].flatMap((kind) => {
   const edges = {};
-  for (const e of document.querySelectorAll("article :is(p, .highlight, figure, table:not(.results), .attn-card)")) {
+  for (const e of document.querySelectorAll(`article ${kind}`)) {
     const { width, right } = e.getBoundingClientRect();
-    const box = e.parentElement.closest(".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table");
-    if (!width || box) continue;
+    const boxes = ".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table, summary, .recorded-caption";
+    if (!width || e.parentElement.closest(`${boxes}, .caption`)) continue;
     (edges[Math.round(right)] ??= []).push(`${e.className || e.tagName} ${e.textContent.slice(0, 40)}`);
   }
   const found = Object.values(edges).sort((a, b) => a.length - b.length);
   return found.slice(0, -1).flat().map((name) => `ends at an edge of its own: ${name}`);
-}"""
+})"""
 # They do not depend on the width of a page, nor do the other rules on its colours; to compare them is most of the work.
 COLOURS = ["color-contrast", "link-in-text-block"]
 

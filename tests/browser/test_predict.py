@@ -28,21 +28,38 @@ def test_most_boxes_ask(visit):
     assert not page.locator(".unanswered").first.is_visible()
 
 
-def test_the_answer_shows_when_a_prediction_is_made_and_both_stay(page):
+def test_a_prediction_stands_above_its_answer_and_has_the_focus(page):
     before = waiting(page)
     form(page).get_by_role("button", name="Compare").click()
     assert waiting(page) == before, "nothing was predicted"
     form(page).get_by_role("textbox", name="Your prediction").fill(" <b>twice</b> ")
     form(page).get_by_role("textbox").press("Enter")
-    assert waiting(page) < before and page.locator(".predicted").inner_text() == "Your prediction: <b>twice</b>"
-    page.reload()
-    assert page.locator(".predicted").first.inner_text() == "Your prediction: <b>twice</b>"
+    said = page.locator(".predicted:focus")
+    page.wait_for_function("Math.abs(document.querySelector('.predicted').getBoundingClientRect().top - 72) < 9")
+    assert said.inner_text() == "Your prediction: <b>twice</b>" and waiting(page) < before
+    assert said.locator("+ .cell_output").is_visible()
 
 
 def test_the_answer_shows_without_a_prediction_too(page):
     before = waiting(page)
     form(page).get_by_role("button", name="Show the answer").click()
-    assert waiting(page) < before and page.locator(".predicted").inner_text() == ""
+    assert waiting(page) < before and page.locator(".predicted:focus").inner_text() == "The answer"
+
+
+def test_what_was_predicted_and_answered_is_kept_and_counted_until_it_is_cleared(page):
+    total, right = page.locator(".kept-answers"), page.locator(".attn-quiz output")
+    forms = page.locator("form.prediction").count()
+    page.evaluate("document.querySelector('.attn-quiz input').click()")
+    page.locator(".attn-quiz form button").first.click()
+    form(page).get_by_role("textbox").fill("twice")
+    form(page).get_by_role("textbox").press("Enter")
+    page.reload()
+    assert page.locator(".predicted").inner_text() == "Your prediction: twice" and right.inner_text().startswith("1 of")
+    assert total.inner_text().startswith(f"1 of {forms} predicted")
+    with page.expect_navigation():
+        total.get_by_role("button").click()
+    assert total.inner_text() == f"0 of {forms} predicted" and right.inner_text().startswith("0 of")
+    assert page.locator("form.prediction").count() == forms
 
 
 def test_a_link_into_an_answer_opens_it(page):

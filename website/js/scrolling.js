@@ -1,3 +1,10 @@
+// What scrolls sideways fades at the edge behind which there is more.
+function fade(wide) {
+  wide.classList.toggle("more", wide.scrollWidth - wide.clientWidth - wide.scrollLeft > 2);
+}
+const FADING = "article :is(pre, table, .pst-scrollable-table-container, .cell_output .text_html)";
+document.addEventListener("scroll", ({ target }) => target.matches?.(FADING) && fade(target), true);
+
 // The theme lets keys reach what scrolls sideways, but it measures once, when folded solutions have no width yet, and
 // again when the window changes its size. So the page says that its size changed whenever the text did.
 // Of formulas and tables of results it knows nothing: those that scroll are reached by keys, and no others.
@@ -7,4 +14,5 @@ new ResizeObserver(() => {
     if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
     else wide.removeAttribute("tabindex");
   }
+  document.querySelectorAll(FADING).forEach(fade);
 }).observe(document.getElementById("main-content"));

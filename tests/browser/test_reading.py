@@ -1,0 +1,64 @@
+"""How a page reads: the length of its lines, and what a phone does to it."""
+
+import re
+
+import pytest
+
+from tests.book.built_site import ROOT
+from tests.browser.reader import scroll_through
+
+pytestmark = pytest.mark.browser
+MOVED = """new PerformanceObserver((list) => { for (const { value } of list.getEntries()) moved += value; })
+  .observe({ type: "layout-shift", buffered: true }); var moved = 0;"""
+# How many characters of a long paragraph without a formula a full line holds.
+LINES = """[...document.querySelectorAll("article section > p")]
+  .filter((p) => p.textContent.length > 150 && !p.querySelector("mjx-container, code"))
+  .map((p) => {
+    const range = document.createRange();
+    range.selectNodeContents(p);
+    const widths = [...range.getClientRects()].reduce((sum, { width }) => sum + width, 0);
+    return p.clientWidth * p.textContent.length / widths;
+  })"""
+# Formulas that are on one line and their comma on the next.
+BROKEN = "[...document.querySelectorAll('.unbroken')].filter((e) => e.getClientRects().length > 1).length"
+# The labels of our drawings, in pixels, as wide as a drawing is shown.
+LABELS = """async (image) => {
+  const drawn = new DOMParser().parseFromString(await (await fetch(image.src)).text(), "image/svg+xml").documentElement;
+  const sizes = [...drawn.querySelectorAll("text[font-size]")].map((e) => Number(e.getAttribute("font-size")));
+  return Math.min(...sizes) * image.clientWidth / drawn.viewBox.baseVal.width;
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+@pytest.mark.parametrize("path", ["index.html", "chapters/01_pooling.html"])
+def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width):
+    page = visit(path, width=width).page
+    page.evaluate(MOVED)
+    page.evaluate("() => globalThis.MathJax?.startup?.promise")
+    lines = sorted(page.evaluate(LINES))
+    assert 65 <= lines[len(lines) // 2] <= 75 and page.evaluate("moved") < 0.05
+
+
+def test_a_drawing_can_be_read_on_a_phone(visit):
+    page = visit("chapters/16_long_context.html", width=375, has_touch=True, is_mobile=True).page
+    scroll_through(page)
+    drawing = page.locator("figure img[src*=ring]")
+    assert drawing.evaluate(LABELS) < 9
+    drawing.tap()
+    assert page.locator("dialog[open] img").evaluate(LABELS) >= 9
+    page.get_by_role("button", name="Close").tap()
+    assert not page.locator("dialog[open]").count()
+    code = page.locator("pre.more").first
+    code.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    page.wait_for_function("e => !e.matches('.more')", arg=code.element_handle())
+
+
+def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "attn_book" / "widgets").glob("*.js")]
+    hints = re.findall(r'"(Point [^"]+)"', "".join(scripts))
+    words = (ROOT / "website" / "js" / "phones.js").read_text(encoding="utf-8")
+    assert len(hints) > 3 and not [hint for hint in hints if f'"{hint}": say("Tap' not in re.sub(r":\s+", ": ", words)]
+    page = visit("chapters/01_pooling.html", width=375, has_touch=True, is_mobile=True).page
+    assert (
+        "Tap a cell" in page.locator("article").inner_text() and "Point at" not in page.locator("article").inner_text()
+    )
