@@ -50,7 +50,7 @@ LABEL = re.compile(r"(<text\b[^>]*>)([^<]*[^\W\d_]{2,}[^<]*)(</text>)")
 
 def widget_messages() -> Iterator[tuple[str, str]]:
     """What our own scripts say: each text, and the file in which it stands."""
-    for path in [*sorted(WIDGETS.glob("*.js")), ROOT / "website" / "js" / "predict.js"]:
+    for path in [*sorted(WIDGETS.glob("*.js")), *sorted((ROOT / "website" / "js").glob("*.js"))]:
         with path.open("rb") as code:
             for _, message, _, _ in extract("javascript", code, keywords={"say": None}):
                 yield str(message), path.relative_to(ROOT).as_posix()

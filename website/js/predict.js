@@ -1,9 +1,6 @@
 // A prediction comes before its answer: what a box "Predict" asks for shows when the reader has said what to expect.
 // Without this script, and on paper, everything shows.
 
-// What is said in English goes through here; a translated book brings its words in a plain object.
-const say = (text) => globalThis.attentionBookWords?.[text] ?? text;
-
 // The outputs of the next cell that has some, and what follows up to the next section, cell of open code or box. A page
 // ends an answer earlier by `:::{div} after-answer`, and adds to it what has the class `answer`. Nothing if a
 // widget is among them: to try it out is a way to find the answer.
