@@ -72,6 +72,28 @@ def test_chinese_is_found_by_pairs_of_characters(visit):
         page.locator(f"main [role=option]:first-child[href$='{place}']").wait_for()
 
 
+def test_the_place_is_kept(visit):
+    """The panel of contents and the bar follow the reader, and the first page leads back."""
+    seen = visit("chapters/06_positions.html", width=1440, height=400)
+    page = seen.page
+    active = page.locator("#pst-page-toc-nav a.active")
+    follows = """part => {
+      const line = getComputedStyle(document.querySelector(".bd-header-article"), "::after").transform;
+      const said = document.querySelector(".book-place").textContent;
+      return Math.abs(new DOMMatrix(line).a - part) < 0.05 && said === document.querySelector("a.active").textContent;
+    }"""
+    for part in (0.3, 0.9, 1, 0.5):
+        page.evaluate("part => scrollTo({ top: part * document.body.scrollHeight, behavior: 'instant' })", part)
+        page.wait_for_function(follows, arg=part)
+        box = active.bounding_box()
+        assert 0 < box["y"] < 400 - box["height"]
+    title, place = active.inner_text(), active.get_attribute("href")
+    page.locator(".navbar-brand").first.click()
+    page.get_by_role("link", name=f"Continue at {title.replace('. ', ' ', 1)}").click()
+    page.wait_for_url(f"**/06_positions.html{place}")
+    assert seen.wrong == []
+
+
 def test_a_chosen_theme_is_kept(visit):
     page = visit("index.html").page
     turn_dark(page)
