@@ -210,7 +210,6 @@ class IndexTerms(SphinxTransform):
             entry = addnodes.index(entries=[("single", term, place, "", None)])
             parent, at = link.parent, link.parent.index(link)
             parent.remove(link)
-            # The anchor encloses the link: the search quotes an anchor's text, and an empty one throws there.
             parent.insert(at, [entry, nodes.inline("", "", link, ids=[place])])
 
 

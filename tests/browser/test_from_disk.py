@@ -54,11 +54,9 @@ def test_one_walks_from_page_to_page(page, unpacked):
 
 
 def test_the_search_finds(page, unpacked):
-    page.goto((unpacked / "search.html").as_uri() + "?q=bandwidth")
-    page.wait_for_selector("#search-results li a")
-    found = page.locator("#search-results li a").all_inner_texts()
-    assert any("weighted pooling" in title for title in found)
-    page.locator("#search-results li a").first.click()
-    page.wait_for_url("file:///**/chapters/*.html**")  # which also waits until the page is read to its end
-    assert "bandwidth" in page.locator("article").inner_text().lower()
-    assert [error for error in page.errors if "fetch" not in error.lower()] == []
+    page.goto((unpacked / "chapters" / "07_transformer.html").as_uri())
+    page.keyboard.press("Control+k")
+    page.keyboard.type("bandwidth")
+    page.keyboard.press("Enter")
+    page.wait_for_url("file:///**/chapters/01_pooling.html#*")  # which also waits until the page is read to its end
+    assert page.errors == []

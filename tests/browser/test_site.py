@@ -1,11 +1,13 @@
-"""Search, theme, formulas and the widgets of the first page, with the network blocked. Needs `make book`."""
+"""Search, place, theme, formulas and the widgets of the first page, with the network blocked. Needs `make book`."""
 
+import json
 import re
+import zlib
 
 import pytest
 
 from tests.book import built_site as site
-from tests.browser.reader import theme, turn_dark
+from tests.browser.reader import faults, theme, turn_dark
 
 pytestmark = pytest.mark.browser
 
@@ -22,33 +24,74 @@ def test_mathjax_works_with_what_was_copied(visit):
     assert seen.wrong == []
 
 
-ABBREVIATIONS = ["MQA", "GQA", "MLA", "RoPE", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
+FOUND = {
+    "RoPE": "chapters/06_positions.html#rotary-positions",
+    "multi head attention": "chapters/04_multi_head.html",
+    "why sqrt d": "chapters/01_pooling.html#why-divide-by-d",
+    "how do I mask padding": "chapters/04_multi_head.html#masks-and-padding",
+    "EAGLE": "chapters/12_serving.html#speculative-decoding",
+}
+TERMS = ["alignment", "teacher forcing", "MQA", "GQA", "MLA", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
+NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Back to top|Toggle")
 
 
-@pytest.mark.parametrize(
-    ("word", "page"),
-    [("alignment", "index.html"), *((word, "reference/glossary.html") for word in ["teacher forcing", *ABBREVIATIONS])],
-)
-def test_search_finds_a_page(visit, word, page):
-    seen = visit(f"search.html?q={word.replace(' ', '+')}")
-    seen.page.wait_for_selector(f"#search-results li a[href*='{page}']")
+def test_the_dialog_finds_sections_and_fetches_little(visit):
+    """Enter opens the section that stands first, arrow keys choose another; other names of a thing find it too."""
+    seen = visit("chapters/02_bahdanau.html")
+    page, fetched = seen.page, []
+    page.wait_for_load_state("networkidle")
+    page.on("response", lambda answer: fetched.append(answer.body()))
+    page.keyboard.press("Control+k")
+    field, options = page.locator("dialog input"), page.locator("dialog [role=option]")
+    for query, place in FOUND.items():
+        field.fill(query)
+        page.locator(f"dialog [role=option]:first-child[href$='/{place}']").wait_for()
+        assert not NO_PROSE.search("".join(options.all_inner_texts()))
+    for term in TERMS:
+        field.fill(term)
+        page.locator("dialog [role=option][href*='glossary.html#term-']").first.wait_for()
+    assert 0 < sum(map(len, fetched)) < 200_000
+    assert faults(page, within="#pst-search-dialog") == []
+    field.fill("RoPE")
+    options.first.filter(has_text="6.5").wait_for()
+    for key, number in (("ArrowDown", 1), ("ArrowUp", 0)):
+        field.press(key)
+        assert field.get_attribute("aria-activedescendant") == options.nth(number).get_attribute("id")
+    field.press("Enter")
+    page.wait_for_url("**/06_positions.html#rotary-positions")
     assert seen.wrong == []
 
 
-@pytest.mark.parametrize("word", ["gradient", "variance"])
-def test_search_quotes_no_tex(visit, word):
-    results = visit(f"search.html?q={word}").page.locator("#search-results")
-    results.locator("p.context").nth(8).wait_for()
-    assert "…" in results.inner_text() and "\\" not in results.inner_text()
+def test_chinese_is_found_by_pairs_of_characters(visit):
+    page = visit("search.html").page
+    sections = [["", "目录", "请注意。"], ["a", "一", "力学"], ["b", "二", "模型用RoPE。\n这是自注意力机制。"]]
+    index = json.dumps({"pages": [["chapters/1.html", sections]], "names": []}).encode()
+    page.route("**/sections.bin", lambda route: route.fulfill(body=zlib.compress(index)))
+    for query, place in (("注意力", "#b"), ("rope", "#b"), ("力学", "#a"), ("目", "1.html")):
+        page.goto(page.url.partition("?")[0] + f"?q={query}")
+        page.locator(f"main [role=option]:first-child[href$='{place}']").wait_for()
 
 
-def test_the_search_button_opens_a_field(visit):
-    page = visit("index.html").page
-    page.locator(".search-button:visible, .search-button-field:visible").first.click()
-    field = page.locator("input[type=search]:visible").first
-    field.fill("glossary")
-    field.press("Enter")
-    page.wait_for_url(re.compile(r"search\.html\?q=glossary"))
+def test_the_place_is_kept(visit):
+    """The panel of contents and the bar follow the reader, and the first page leads back."""
+    seen = visit("chapters/06_positions.html", width=1440, height=400)
+    page = seen.page
+    active = page.locator("#pst-page-toc-nav a.active")
+    follows = """part => {
+      const line = getComputedStyle(document.querySelector(".bd-header-article"), "::after").transform;
+      const said = document.querySelector(".book-place").textContent;
+      return Math.abs(new DOMMatrix(line).a - part) < 0.05 && said === document.querySelector("a.active").textContent;
+    }"""
+    for part in (0.3, 0.9, 1, 0.5):
+        page.evaluate("part => scrollTo({ top: part * document.body.scrollHeight, behavior: 'instant' })", part)
+        page.wait_for_function(follows, arg=part)
+        box = active.bounding_box()
+        assert 0 < box["y"] < 400 - box["height"]
+    title, place = active.inner_text(), active.get_attribute("href")
+    page.locator(".navbar-brand").first.click()
+    page.get_by_role("link", name=f"Continue at {title.replace('. ', ' ', 1)}").click()
+    page.wait_for_url(f"**/06_positions.html{place}")
+    assert seen.wrong == []
 
 
 def test_a_chosen_theme_is_kept(visit):

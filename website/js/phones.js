@@ -1,7 +1,7 @@
 "use strict";
 // On a narrow screen a drawing is shown whole, and in its own size when it is touched; and who touches does not point.
 
-// The widgets' hints for a pointer, in the words for a finger. The widgets' scripts run after this one, and predict.js,
+// The widgets' hints for a pointer, in the words for a finger. The widgets' scripts run after this one, and say.js,
 // which has `say`, before.
 if (matchMedia("(pointer: coarse)").matches) {
   const hints = {

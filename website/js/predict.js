@@ -3,9 +3,6 @@
 // the prediction repeated above it. What was predicted, and answered in quizzes, is kept for the next visit where the
 // browser keeps anything. Without this script, and on paper, everything shows.
 
-// What the site's scripts say in English goes through here; a translated book brings its words in a plain object.
-const say = (text) => globalThis.attentionBookWords?.[text] ?? text;
-
 { // names of its own: all scripts of a page share one scope
   // A browser may forbid to keep anything: then the next visit asks again.
   const place = `answers ${location.pathname}`;
