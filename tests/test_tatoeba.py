@@ -3,18 +3,15 @@
 import contextlib
 import hashlib
 import io
-import logging
 import os
-import socket
 import struct
-import threading
 import tracemalloc
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from logging.handlers import BufferingHandler
+from types import SimpleNamespace
 
 import pooch
 import pytest
+import requests
 
 from attn_book import tatoeba
 from attn_book.data import Corpus, Pair, tokenize
@@ -26,11 +23,9 @@ PARTS = ("train", "valid", "test")
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch, tmp_path):
-    """No archive is named, the cache is empty, and no proxy stands before the local server."""
+    """No archive is named, and the cache is empty."""
     monkeypatch.delenv("ATTN_CORE_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.setenv(name, "127.0.0.1")
 
 
 # -------------------------------------------------------------------------------------------------- parts
@@ -209,81 +204,49 @@ def test_no_archive_there(monkeypatch, tmp_path, name):
 # ----------------------------------------------------------------------------------------------- downloads
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Serves the good archive, a part of it, another one; everything else is a 404."""
-
-    def do_GET(self):  # noqa: N802
-        self.server.requests.append(self.path)
-        answers = {"/good": GOOD, "/truncated": GOOD[:500], "/wrong": zipped("a\tb\n")}
-        if self.path not in answers:
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(GOOD) if self.path == "/truncated" else len(answers[self.path])))
-        self.end_headers()
-        self.wfile.write(answers[self.path])
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextlib.contextmanager
-def served():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.requests = []
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_downloaded_once_and_the_same_as_a_local_copy(monkeypatch, tmp_path, local):
-    said = BufferingHandler(100)
-    monkeypatch.setattr(pooch.get_logger(), "handlers", [said])
+def answers(monkeypatch, *chunks, wrong=None):
+    """What the server sends; it may end in an error."""
+
+    def send(chunk_size):
+        yield from chunks
+        if wrong:
+            raise wrong
+
+    answer = SimpleNamespace(raise_for_status=lambda: None, iter_content=send)
+    monkeypatch.setattr(requests, "get", lambda *_, **__: contextlib.nullcontext(answer))
     monkeypatch.setattr(tatoeba, "SHA1", hashlib.sha1(GOOD).hexdigest())
-    with served() as (server, address):
-        monkeypatch.setattr(tatoeba, "ADDRESS", f"{address}/good")
-        found = tatoeba_corpus(train=400, valid=40, test=50)
-    assert tatoeba_corpus(train=400, valid=40, test=50) == found  # the server is gone
-    assert server.requests == ["/good"] and list(files(tmp_path / "cache").values()) == [GOOD]
-    assert said.buffer == [] and pooch.get_logger().level == logging.NOTSET
+
+
+def test_downloaded_once_and_the_same_as_a_local_copy(monkeypatch, tmp_path, local, capsys):
+    answers(monkeypatch, GOOD)
+    found = tatoeba_corpus(train=400, valid=40, test=50)
+    answers(monkeypatch, wrong=requests.ConnectionError("the server is gone"))
+    assert tatoeba_corpus(train=400, valid=40, test=50) == found and list(files(tmp_path / "cache").values()) == [GOOD]
+    assert capsys.readouterr() == ("", "")  # no path of the reader's machine
     local(GOOD)
     assert tatoeba_corpus(train=400, valid=40, test=50) == found
 
 
 @pytest.mark.parametrize("cached", [None, b"damaged since"])
-@pytest.mark.parametrize(
-    ("path", "error", "said"),
-    [
-        ("/missing", ConnectionError, "404"),
-        ("/truncated", ConnectionError, "500 bytes read"),
-        ("/wrong", ValueError, hashlib.sha1(GOOD).hexdigest()),
-        (None, ConnectionError, "refused"),
-    ],
-)
-def test_a_failed_download_leaves_the_cache_as_it_was(tmp_path, cached, path, error, said):
+@pytest.mark.parametrize("wrong", [requests.ConnectionError("404"), requests.ReadTimeout("500 bytes read"), None])
+def test_a_failed_download_leaves_the_cache_as_it_was(monkeypatch, tmp_path, cached, wrong):
     folder = tmp_path / "cache" / "attn_core"
     if cached:
         folder.mkdir(parents=True)
         (folder / "fra-eng.zip").write_bytes(cached)
     before = files(tmp_path)
-    with socket.socket() as closed, served() as (_, address):
-        closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
-        url = f"{address}{path}" if path else f"http://127.0.0.1:{closed.getsockname()[1]}/good"
-        with pytest.raises(error, match=said) as caught:
-            tatoeba._download(url, hashlib.sha1(GOOD).hexdigest())
-        assert str(caught.value).startswith(f"{url}: ") and "Set ATTN_CORE_DATA" in str(caught.value)
-        assert files(tmp_path) == before
-        if cached:  # and a damaged file is noticed, and fetched again
-            found = tatoeba._download(f"{address}/good", hashlib.sha1(GOOD).hexdigest())
-            assert files(tmp_path) == {found: GOOD}
+    answers(monkeypatch, GOOD[:500], wrong=wrong)
+    with pytest.raises(ConnectionError if wrong else ValueError, match=str(wrong or tatoeba.SHA1)) as caught:
+        tatoeba_corpus()
+    assert str(caught.value).startswith(f"{tatoeba.ADDRESS}: ") and "Set ATTN_CORE_DATA" in str(caught.value)
+    assert files(tmp_path) == before
+    answers(monkeypatch, GOOD)  # a damaged file is noticed, and fetched again
+    tatoeba_corpus(train=400, valid=40, test=50)
+    assert files(tmp_path) == {folder / "fra-eng.zip": GOOD}
 
 
 # ---------------------------------------------------------------------------------------- the real archive
