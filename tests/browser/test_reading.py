@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tests.book.built_site import ROOT
-from tests.browser.reader import scroll_through
 
 pytestmark = pytest.mark.browser
+CHAPTER = "chapters/01_pooling.html"
 MOVED = """new PerformanceObserver((list) => { for (const { value } of list.getEntries()) moved += value; })
   .observe({ type: "layout-shift", buffered: true }); var moved = 0;"""
 # How many characters of a long paragraph without a formula a full line holds.
@@ -24,13 +24,11 @@ BROKEN = "[...document.querySelectorAll('.unbroken')].filter((e) => e.getClientR
 # The labels of our drawings, in pixels, as wide as a drawing is shown.
 LABELS = """async (image) => {
   const drawn = new DOMParser().parseFromString(await (await fetch(image.src)).text(), "image/svg+xml").documentElement;
-  const sizes = [...drawn.querySelectorAll("text[font-size]")].map((e) => Number(e.getAttribute("font-size")));
-  return Math.min(...sizes) * image.clientWidth / drawn.viewBox.baseVal.width;
+  return Math.min(...[...drawn.querySelectorAll("text")].map((e) => e.getAttribute("font-size"))) * image.clientWidth / drawn.viewBox.baseVal.width;
 }"""
 
 
-@pytest.mark.parametrize("width", [1280, 1440])
-@pytest.mark.parametrize("path", ["index.html", "chapters/01_pooling.html"])
+@pytest.mark.parametrize(("path", "width"), [("index.html", 1280), (CHAPTER, 1280), (CHAPTER, 1440)])
 def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width):
     page = visit(path, width=width).page
     page.evaluate(MOVED)
@@ -41,7 +39,6 @@ def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width
 
 def test_a_drawing_can_be_read_on_a_phone(visit):
     page = visit("chapters/16_long_context.html", width=375, has_touch=True, is_mobile=True).page
-    scroll_through(page)
     drawing = page.locator("figure img[src*=ring]")
     assert drawing.evaluate(LABELS) < 9
     drawing.tap()
@@ -55,10 +52,12 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
 
 def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "attn_book" / "widgets").glob("*.js")]
-    hints = re.findall(r'"(Point [^"]+)"', "".join(scripts))
     words = (ROOT / "website" / "js" / "phones.js").read_text(encoding="utf-8")
-    assert len(hints) > 3 and not [hint for hint in hints if f'"{hint}": say("Tap' not in re.sub(r":\s+", ": ", words)]
-    page = visit("chapters/01_pooling.html", width=375, has_touch=True, is_mobile=True).page
-    assert (
-        "Tap a cell" in page.locator("article").inner_text() and "Point at" not in page.locator("article").inner_text()
-    )
+    assert set(re.findall(r'"(Point [^"]+)"', "".join(scripts))) == set(re.findall(r'"(Point [^"]+)":\s+say', words))
+    page = visit(CHAPTER, width=375, has_touch=True, is_mobile=True).page
+    told = page.locator("article").inner_text()
+    assert "Tap a cell" in told and "Point at" not in told
+    page.evaluate("() => MathJax.startup.promise")
+    for width in (340, 420, 460, 520, 600):
+        page.set_viewport_size({"width": width, "height": 812})
+        assert page.evaluate(BROKEN) == 0
