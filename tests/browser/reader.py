@@ -27,8 +27,8 @@ THIN = """() => {
 DRIVE = """async ([texts, most, see]) => {
   const look = eval(see);
   const inputs = ["radio", "checkbox", "range", "number", "text"].map((type) => `input[type=${type}]`);
-  const kinds = ["summary", "button", "[role=tab]", ".sd-tab-label", "[role=gridcell]", "[role=option]",
-                 "select", "textarea", ...inputs];
+  const kinds = ["summary", "button:not(.theme-switch-button)", "[role=tab]", ".sd-tab-label", "[role=gridcell]",
+                 "[role=option]", "select", "textarea", ...inputs];
   const cards = [...document.querySelectorAll(".attn-card")];
   const text = document.querySelector("article, main");
   const tell = (e, ...types) => types.forEach((type) => e.dispatchEvent(new Event(type, { bubbles: true })));

@@ -24,7 +24,8 @@ BROKEN = "[...document.querySelectorAll('.unbroken')].filter((e) => e.getClientR
 # The labels of our drawings, in pixels, as wide as a drawing is shown.
 LABELS = """async (image) => {
   const drawn = new DOMParser().parseFromString(await (await fetch(image.src)).text(), "image/svg+xml").documentElement;
-  return Math.min(...[...drawn.querySelectorAll("text")].map((e) => e.getAttribute("font-size"))) * image.clientWidth / drawn.viewBox.baseVal.width;
+  const least = Math.min(...[...drawn.querySelectorAll("text")].map((e) => e.getAttribute("font-size")));
+  return least * image.clientWidth / drawn.viewBox.baseVal.width;
 }"""
 
 
@@ -45,9 +46,9 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
     assert page.locator("dialog[open] img").evaluate(LABELS) >= 9
     page.get_by_role("button", name="Close").tap()
     assert not page.locator("dialog[open]").count()
-    code = page.locator("pre.more").first
+    code = page.locator("pre.more").first.element_handle()  # the first one now: it will match no longer
     code.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
-    page.wait_for_function("e => !e.matches('.more')", arg=code.element_handle())
+    page.wait_for_function("e => !e.matches('.more')", arg=code)
 
 
 def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):
