@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.book.built_site import ROOT
+from tests.browser.reader import scroll_through
 
 pytestmark = pytest.mark.browser
 CHAPTER = "chapters/01_pooling.html"
@@ -24,7 +25,7 @@ BROKEN = "[...document.querySelectorAll('.unbroken')].filter((e) => e.getClientR
 # The labels of our drawings, in pixels, as wide as a drawing is shown.
 LABELS = """async (image) => {
   const drawn = new DOMParser().parseFromString(await (await fetch(image.src)).text(), "image/svg+xml").documentElement;
-  const least = Math.min(...[...drawn.querySelectorAll("text")].map((e) => e.getAttribute("font-size")));
+  const least = Math.min(...[...drawn.querySelectorAll("text[font-size]")].map((e) => e.getAttribute("font-size")));
   return least * image.clientWidth / drawn.viewBox.baseVal.width;
 }"""
 
@@ -39,7 +40,7 @@ def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width
 
 
 def test_a_drawing_can_be_read_on_a_phone(visit):
-    page = visit("chapters/16_long_context.html", width=375, has_touch=True, is_mobile=True).page
+    scroll_through(page := visit("chapters/16_long_context.html", width=375, has_touch=True, is_mobile=True).page)
     drawing = page.locator("figure img[src*=ring]")
     assert drawing.evaluate(LABELS) < 9
     drawing.tap()
