@@ -1,9 +1,11 @@
 """Scripts that store measurements, and the commit and machine that each result names (``recorded``, ``benchmarks``)."""
 
+import importlib.metadata
 import importlib.util
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +31,17 @@ def commit(folder: Path) -> str:
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else "not in a git repository"
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of Python and of these packages; "not installed" for one that is absent."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
 def machine() -> str:

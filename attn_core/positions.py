@@ -143,7 +143,7 @@ class Rotary(RelativePositions):
             expected = f"({x.shape[2]},) or ({x.shape[0]}, {x.shape[2]})"
             raise ValueError(f"positions: expected shape {expected}, to go with x, got {tuple(positions.shape)}")
         pairs = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2))
-        if traced():  # a compiler fuses products of real numbers, and takes no complex ones
+        if traced() or x.device.type == "mps":  # where real numbers are fused, or complex ones are not at home
             angles, magnitude = self._angles(positions)
             cos, sin = ((magnitude * part).to(pairs.dtype) for part in (angles.cos(), angles.sin()))
             even, odd = pairs.unbind(-1)
@@ -271,7 +271,7 @@ class ALiBi(RelativePositions):
 
 
 _latest: tuple[int | Tensor, int, Tensor, dict[Any, Tensor]] = (-1, -1, torch.empty(0), {})
-"""Of the last such call: how many positions came before, the version of that, the positions, their turns."""
+"""What ``following`` gave last: how many positions came before, its version, the positions, and their turns."""
 
 
 def following(before: int | Tensor, x: Tensor) -> Tensor:
@@ -286,7 +286,7 @@ def following(before: int | Tensor, x: Tensor) -> Tensor:
     short = short and length <= 8192 and (version >= 0 or not isinstance(before, Tensor))
     last, last_version, positions, _ = _latest
     same = short and version == last_version and (last is before or (version < 0 and last == before))
-    if not (same and positions.shape[-1] == length):
+    if not (same and positions.shape[-1] == length and positions._version == 0):  # whoever got them may change them
         with torch.inference_mode(False) if short else nullcontext():  # for a later call outside of that mode
             positions = torch.arange(length, device=x.device)
             positions = positions + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)

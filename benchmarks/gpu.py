@@ -13,11 +13,9 @@ import argparse
 import datetime
 import functools
 import importlib
-import importlib.metadata
 import json
 import multiprocessing
 import os
-import platform
 import sys
 import time
 import traceback
@@ -28,7 +26,7 @@ from typing import Any
 
 import torch
 
-from attn_book.records import commit, machine
+from attn_book.records import commit, machine, versions
 from benchmarks.gpu_contest import Place
 
 STAGES = "benchmarks.gpu_stages"
@@ -106,12 +104,6 @@ class Process:
 
 def about(arguments: Sequence[str], size: str) -> dict[str, Any]:
     """How the record came about."""
-    versions = {"python": platform.python_version()}
-    for package in VERSIONS_OF:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     try:
         code = commit(HERE)
     except OSError:  # no git
@@ -119,7 +111,7 @@ def about(arguments: Sequence[str], size: str) -> dict[str, Any]:
     return {
         "command": " ".join(["python -m benchmarks.gpu", *arguments]),
         "size": size,
-        "versions": versions,
+        "versions": versions(VERSIONS_OF),
         "commit": code,
         "machine": machine(),
         "device": torch.cuda.get_device_name() if size != "dry" else "none: a dry run on the CPU",

@@ -7,7 +7,6 @@ ends with an error where a ratio has fallen below its floor; `--floors` records 
 
 import argparse
 import datetime
-import importlib.metadata
 import json
 import platform
 import re
@@ -20,7 +19,7 @@ from typing import Any
 
 import torch
 
-from attn_book.records import commit, load, machine, scripts
+from attn_book.records import commit, load, machine, scripts, versions
 from attn_core import default_device
 from benchmarks import floors
 from benchmarks.measure import (
@@ -173,15 +172,9 @@ def measure_quickly(script: Path, threads: int) -> list[dict[str, Any]]:
 
 def about(script: Path, *, threads: int, seconds: float) -> dict[str, Any]:
     """How a result came about."""
-    versions = {"python": platform.python_version()}
-    for package in VERSIONS_OF:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     return {
         "command": f"make bench BENCH={script.stem} THREADS={threads}",
-        "versions": versions,
+        "versions": versions(VERSIONS_OF),
         "commit": commit(HERE),
         "machine": f"{machine()}, {processor()}",
         "threads": threads,

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import json
-import platform
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attn_book.records import commit, load, machine, scripts
+from attn_book.records import commit, load, machine, scripts, versions
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -44,8 +42,7 @@ def record(name: str, folder: Path = HERE) -> Path:
     about = {
         "command": f"make record RUNS={name}",
         "seeds": list(seeds),
-        "versions": {"python": platform.python_version()}
-        | {package: importlib.metadata.version(package) for package in VERSIONS_OF},
+        "versions": versions(VERSIONS_OF),
         "commit": commit(ROOT),
         "machine": machine(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),

@@ -131,15 +131,15 @@ def test_layers_share_the_positions_of_a_step_and_no_other_call_does():
             for y in (x, x.double()):
                 assert torch.equal(each.rotate(y, here), each.rotate(y, torch.tensor([5])))
     assert torch.equal(first, Rotary(4).rotate(x, here))
-    rows = following(before, x)
-    assert following(before, x) is rows and rows.tolist() == [[4], [7]]
+    assert (rows := following(before, x)) is following(before, x) and rows.tolist() == [[4], [7]]
+    rows -= 4
+    assert following(before, x).tolist() == [[4], [7]]
     before += 1
     assert following(before, x).tolist() == [[5], [8]] and following(before.clone(), x) is not following(before, x)
     with torch.inference_mode():
         unversioned = torch.tensor([1, 2])
         assert following(unversioned, x) is not following(unversioned, x)
-    long = draw(1, 1, 8193, 4)
-    assert following(5, long) is not following(5, long)
+    assert following(5, long := draw(1, 1, 8193, 4)) is not following(5, long)
 
 
 SLOPES = {

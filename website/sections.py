@@ -110,8 +110,8 @@ def packed(pages: list[tuple[str, list[list[str]]]], names: list[list[str]]) -> 
         text = json.dumps({"pages": cut, "names": names}, ensure_ascii=False, separators=(",", ":"))
         index = zlib.compress(text.encode(), 9)
         if len(index) <= MOST:
-            break
-    return index
+            return index
+    raise ValueError(f"pages: expected an index of at most {MOST:,} bytes, got {len(index):,}, whatever is cut")
 
 
 def write_index(app: Sphinx, exception: Exception | None) -> None:

@@ -48,7 +48,8 @@ def _tuned(kernel: Any, name: str) -> Any:
         found = tiles(name, max(arguments["SHAPE"][2:]), arguments["q"].dtype)
         return [triton.Config({"BLOCK_T": t, "BLOCK_S": s}, num_warps=w, num_stages=n) for t, s, w, n in found]
 
-    every = [triton.Config({"BLOCK_T": 16, "BLOCK_S": 16})] * (1 if kernels.INTERPRETED else 2)  # else it asks `suited`
+    # A kernel with one configuration takes it, as in the interpreter; with two, Triton asks `suited`.
+    every = [triton.Config({"BLOCK_T": 16, "BLOCK_S": 16})] * (1 if kernels.INTERPRETED else 2)
     return triton.autotune(every, key=["SHAPE"], prune_configs_by={"early_config_prune": suited})(kernel)
 
 

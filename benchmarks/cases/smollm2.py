@@ -254,28 +254,19 @@ def trials(*, quick: bool, device: torch.device) -> list[Trial]:
                 report=functools.partial(report, tokens=long, **setting),
             )
         )
+        decoding: dict[str, Any] = {"shapes": {"B": 1, "prompt": prompt, "tokens": new}, "dtype": dtype}
+        decoding |= {"rounds": 5 if dtype == torch.float32 else 3}
+        decoding |= {"ours": {"generate": functools.partial(writing, our_model, our_decoding, new)}}
         found.append(
             Trial(
                 f"decoding, {name}",
-                {"B": 1, "prompt": prompt, "tokens": new},
-                dtype,
-                ours={"generate": functools.partial(writing, our_model, our_decoding, new)},
+                **decoding,
                 peers={PEER: functools.partial(writing, their_model, their_decoding, new)},
-                rounds=5 if dtype == torch.float32 else 3,
                 # Random parameters are sure of nothing, so in a tiny trial rounding decides between tokens.
                 tolerance=ANY if quick and dtype == torch.bfloat16 else 0.0,
                 report=functools.partial(report, tokens=new, **setting),
             )
         )
-        found.append(
-            Trial(
-                f"decoding and its products, {name}",
-                {"B": 1, "prompt": prompt, "tokens": new},
-                dtype,
-                ours={"generate": functools.partial(writing, our_model, our_decoding, new)},
-                peers={FLOOR: functools.partial(writing, our_model, products, new)},
-                rounds=5 if dtype == torch.float32 else 3,
-                tolerance=ANY,
-            )
-        )
+        alone: dict[str, Callable[[], Work]] = {FLOOR: functools.partial(writing, our_model, products, new)}
+        found.append(Trial(f"decoding and its products, {name}", **decoding, peers=alone, tolerance=ANY))
     return found
