@@ -28,8 +28,8 @@ def test_recorded_then_checked(quick, tmp_path, capsys, monkeypatch):
     assert stored["floors"] == {NAME: 2.0} and stored["run"]["threads"] == 1
     assert quick("--quick") == 0
     capsys.readouterr()
-    assert quick("--quick", ours=0.015) == 1
-    assert capsys.readouterr().err == f"{NAME}: expected a ratio of 1.00 or more, got 0.27\n"
+    assert quick("--quick", ours=0.03) == 1  # Python tells files of one second apart by their size alone
+    assert capsys.readouterr().err == f"{NAME}: expected a ratio of 1.00 or more, got 0.13\n"
     assert not (tmp_path / "results").exists()
 
 
