@@ -36,7 +36,7 @@ PATIENCE = 120  # seconds, far more than anything takes
 
 
 class Firefox:
-    """A Firefox without a window, with one page open. What goes wrong on the page is kept in `wrong`."""
+    """A Firefox without a window, which looks at one page at a time. What goes wrong on the page is kept in `wrong`."""
 
     def __init__(self, path: str, profile: Path) -> None:
         lines = "".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in PREFERENCES.items())
@@ -44,14 +44,12 @@ class Firefox:
         command = [path, "--headless", "--no-remote", "--profile", str(profile), "--remote-debugging-port=0"]
         self._log = (profile / "log").open("w")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
-        self.own, self.wrong, self._asked = "about:", [], 0  # type: str, list[str], int
+        self.own, self.wrong, self._asked, self._page = "about:", [], 0, ""  # type: str, list[str], int, str
         try:
             address = self.until(lambda: re.search(r"listening on (ws://\S+)", (profile / "log").read_text()))[1]
             self._socket = websocket.create_connection(f"{address}/session", timeout=PATIENCE, suppress_origin=True)
             self.ask("session.new", capabilities={})
             self.ask("session.subscribe", events=EVENTS)
-            # A tab of its own, which has the focus: in the first one, the field for addresses has it.
-            self._page = self.ask("browsingContext.create", type="tab")["context"]
         except BaseException:
             self._process.kill()
             raise
@@ -83,6 +81,8 @@ class Firefox:
 
     def _keep(self, event: str, what: dict[str, Any]) -> None:
         address = what.get("request", {}).get("url", "")
+        if what.get("source", what)["context"] != self._page:  # a page that was left, whose failures come late
+            return
         if event == "log.entryAdded" and what["level"] == "error":
             self.wrong.append(what["text"])
         elif event == "network.fetchError" and what["errorText"] != "NS_BINDING_ABORTED":  # which is to leave a page
@@ -93,7 +93,9 @@ class Firefox:
             self.wrong.append(f"another host: {address}")
 
     def open(self, site: str, path: str) -> None:
-        """Open a page of a site and wait until it has loaded. All that it asks of any other is wrong."""
+        """Open a page of a site in a tab of its own and wait until it has loaded. What it asks of others is wrong."""
+        # In the first tab, the field for addresses has the focus.
+        self._page = self.ask("browsingContext.create", type="tab")["context"]
         self.own, self.wrong = site, []
         self.ask("browsingContext.navigate", context=self._page, url=site + path, wait="complete")
 
