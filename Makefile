@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in editions linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -157,8 +157,10 @@ bench-floors: setup  ## record these floors, on a machine that does nothing else
 	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)
 
 gettext: setup  ## every sentence of the book, for translators, into _build/gettext
+	@$(PY) website/vendor_mathjax.py
+	@rm -rf _build/words _build/gettext
 	@.venv/bin/jupyter-book build . --path-output _build/words --builder custom --custom-builder gettext -n -W --keep-going -q >/dev/null
-	@mkdir -p _build/gettext && cp _build/words/_build/gettext/*.pot _build/gettext
+	@cp -r _build/words/_build/gettext _build/gettext && rm -rf _build/gettext/_static
 	@$(PY) website/translation.py extract --templates _build/gettext
 
 book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
@@ -168,7 +170,11 @@ book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
 	@.venv/bin/jupyter-book build . --config _build/$(LANGUAGE)/_config.yml --path-output _build/$(LANGUAGE) --all -n -W --keep-going -q >/dev/null
 	@echo "The book: file://$(CURDIR)/_build/$(LANGUAGE)/_build/html/index.html"
 
+editions: book book-in  ## English and another language as one site, from page to page linked (LANGUAGE=zh_CN)
+	@$(PY) website/editions.py $(LANGUAGE)
+
 test-translation: gettext  ## a made-up language, in which nothing may be left in English
+	@rm -rf _build/locale/xx
 	@$(PY) website/translation.py pseudo --templates _build/gettext --locale _build/locale
 	@$(MAKE) --no-print-directory book-in LANGUAGE=xx LOCALE=_build/locale
 	$(PY) -m pytest -q tests/translation

@@ -27,7 +27,7 @@ BLOCKS = ["p", "li", "dd", "figcaption"]
 FORMULA = re.compile(r"\\\((.*?)\\\)|\\\[(.*?)\\\]", re.DOTALL)
 SIGNS = {"cdot": "·", "times": "×", "le": "≤", "ge": "≥", "approx": "≈", "in": "∈", "to": "→", "top": "ᵀ", "sum": "Σ"}
 SIGNS |= {"infty": "∞", "ne": "≠", "pm": "±", "dots": "…", "sqrt": "√", "lVert": "‖", "rVert": "‖", "odot": "⊙"}
-ALSO = re.compile(r"(?:[Aa]lso (?:called|spelled)|[Ss]hort for|也称|又称|也叫|简称)\s*([^.;。；]+)")
+ALSO = re.compile(r"(?:[Aa]lso (?:called|spelled)|[Ss]hort for|也称|又称|也叫|简称|英文：)\s*([^.;。；]+)")
 
 
 def plain_formula(tex: str) -> str:
@@ -70,7 +70,9 @@ def sections_of(html: str) -> list[list[str]]:
         if block.name in ("h1", "h2", "h3", "h4") and section:
             found[section] = ["" if not found else str(section.get("id", "")), _text(block), ""]
         elif block.name == "dt" and block.get("id"):
-            found[block] = [str(block["id"]), _text(block), ""]
+            english = block.find(lang="en")
+            said = f"英文：{_text(english.extract())}" if english else ""
+            found[block] = [str(block["id"]), _text(block), said]
         elif block.name in BLOCKS and not block.find(BLOCKS):
             definition = block.find_parent("dd") if block.name != "dd" else block
             term = definition.find_previous_sibling("dt") if definition else None

@@ -11,6 +11,7 @@ import argparse
 import gettext
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from html import unescape
@@ -24,7 +25,10 @@ from babel.messages.extract import extract
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from docutils import nodes
+from pypinyin import Style, lazy_pinyin
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment.adapters import indexentries
 from sphinx.transforms import SphinxTransform
 from sphinx_exercise.nodes import exercise_subtitle
 
@@ -38,14 +42,31 @@ WORDS = "words.js"
 # A widget in a stored output: which of its traits hold prose, and its state.
 STORED = re.compile(r'data-attn-said="([\w ]+)">.*?<script type="application/json">(.*?)</script>', re.DOTALL)
 SETTINGS = (
+    ("title",),
+    ("author",),
     ("html", "extra_footer"),
+    ("sphinx", "config", "html_theme_options", "logo", "text"),
+    ("sphinx", "config", "ogp_site_name"),
     ("sphinx", "config", "notfound_context", "title"),
     ("sphinx", "config", "notfound_context", "body"),
     ("sphinx", "config", "nb_code_prompt_show"),
     ("sphinx", "config", "nb_code_prompt_hide"),
 )
+# What Sphinx and the theme say on our pages, by catalogues that lack some of it, or in no catalogue at all.
+THEME = (
+    "Back to top;Binder logo;By;Click to hide;Click to show;Color mode;Colab logo;Contents;Dark;Download source file;"
+    "Download this page;Download notebook file;Fullscreen mode;Index;Launch interactive content;Launch on;Light;"
+    "Link to this equation;Link to this heading;Link to this image;Link to this table;Link to this term;Main;"
+    "On this page;Open an issue;Open issue;Page;Print to PDF;Repository;Search;Skip to main content;"
+    "Source repositories;Source repository;Symbols;System Settings;Toggle primary sidebar;Toggle secondary sidebar;"
+    "next;next page;previous;previous page"
+).split(";")
+EXTENSIONS = ("booktheme", "togglebutton")  # by whose catalogues
 EXERCISE = re.compile(r"^```\{exercise-start\} (.+)$", re.MULTILINE)
+WORDS_IN_FORMULA = re.compile(r"\\text\{[^}]*[a-z]{2}")
 LABEL = re.compile(r"(<text\b[^>]*>)([^<]*[^\W\d_]{2,}[^<]*)(</text>)")
+CELL = re.compile(r"(<(?:t[hd]|caption)\b[^>]*>)([^<]*[^\W\d_]{2,}[^<]*)(</(?:t[hd]|caption)>)")
+ATTRIBUTE = re.compile(r'((?:aria-label|title|alt)=")([^"]+)(")')
 
 
 def widget_messages() -> Iterator[tuple[str, str]]:
@@ -76,16 +97,24 @@ def recorded_messages() -> Iterator[tuple[str, str]]:
             yield record["title"], f"recorded/results/{path.name}"
 
 
-def cell_messages() -> Iterator[tuple[str, str]]:
-    """What Sphinx does not extract: titles of exercises, since it extracts after they were numbered, alternative texts,
-    since it extracts without outputs, and the labels of folded code, which are no text of a page."""
+def cell_messages(path: Path) -> Iterator[tuple[str, int]]:
+    """What Sphinx does not extract, each with its line: titles of exercises, as it extracts after they were numbered,
+    alternative texts, as it extracts without outputs, and the labels of folded code, which are no text of a page."""
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"], 1):
+        texts = EXERCISE.findall("".join(cell["source"]))
+        shown = cell["metadata"].get("mystnb", {})
+        texts += filter(None, (shown.get("image", {}).get("alt"), shown.get("code_prompt_show")))
+        for text in texts:
+            yield text, 10_000 * number  # as MyST-NB counts
+
+
+def output_messages() -> Iterator[tuple[str, str]]:
+    """The words within the tables that cells have made."""
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            texts = EXERCISE.findall("".join(cell["source"]))
-            shown = cell["metadata"].get("mystnb", {})
-            texts += filter(None, (shown.get("image", {}).get("alt"), shown.get("code_prompt_show")))
-            for text in texts:
-                yield text, f"chapters/{path.name}"
+            for output in cell.get("outputs", []):
+                for _, text, _ in CELL.findall("".join(output.get("data", {}).get("text/html", ""))):
+                    yield unescape(text), f"chapters/{path.name}"
 
 
 def setting_messages(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -116,21 +145,28 @@ def catalogue(messages: Iterator[tuple[str, str]]) -> Catalog:
 
 
 def extract_own(folder: Path) -> None:
-    """Write our catalogues beside those that Sphinx has written, and what Sphinx leaves out into that of the chapters.
+    """Write our catalogues beside those that Sphinx has written, and what Sphinx leaves out into those of the pages.
 
     Raises:
         FileNotFoundError: Sphinx has written none there.
     """
-    chapters = folder / "chapters.pot"
-    with chapters.open("rb") as file:
-        pages = read_po(file)
-    for text, place in cell_messages():
-        pages.add(text, locations=[(place, 0)])
-    with chapters.open("wb") as file:
-        write_po(file, pages)
+    for page in sorted((ROOT / "chapters").glob("*.ipynb")):
+        name = f"chapters/{page.name}"
+        template = (folder / name).with_suffix(".pot")
+        with template.open("rb") as file:
+            read = read_po(file)
+        made = Catalog(project="The Attention Book", charset="utf-8")
+        for message in read:
+            if message.id:
+                made.add(message.id, locations=[(name, line) for _, line in message.locations])
+        for text, line in cell_messages(page):
+            made.add(text, locations=[(name, line)])
+        with template.open("wb") as file:
+            write_po(file, made, sort_by_file=True)  # in the order of the page
     widgets = [*widget_messages(), *stored_messages(), *recorded_messages()]
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     own = {"widgets": iter(widgets), "figures": figure_messages(), "settings": setting_messages(settings)}
+    own |= {"outputs": output_messages(), "theme": ((text, "theme") for text in THEME)}
     for name, messages in own.items():
         with (folder / f"{name}.pot").open("wb") as file:
             write_po(file, catalogue(messages), omit_header=True)
@@ -141,15 +177,17 @@ def make_pseudo(templates: Path, locale: Path) -> int:
     target = locale / PSEUDO / "LC_MESSAGES"
     target.mkdir(parents=True, exist_ok=True)
     count = 0
-    for path in sorted(templates.glob("*.pot")):
+    for path in sorted(templates.rglob("*.pot")):
         with path.open("rb") as file:
             made = read_po(file)
         for message in made:
             if message.id:
                 message.string = f"⟦{message.id}⟧"
                 count += 1
-        with (target / f"{path.stem}.mo").open("wb") as compiled:
-            write_mo(compiled, made)
+        written = target / path.relative_to(templates).with_suffix(".po")
+        written.parent.mkdir(exist_ok=True)
+        with written.open("wb") as file:
+            write_po(file, made)
     return count
 
 
@@ -162,9 +200,12 @@ def compile_catalogues(locale: Path, language: str) -> None:
     folder = locale / language / "LC_MESSAGES"
     if not language or not folder.is_dir():
         raise FileNotFoundError(f"language: expected catalogues in {folder}, got no such folder")
-    for path in folder.glob("*.po"):
+    for path in folder.rglob("*.po"):
         with path.open("rb") as file, path.with_suffix(".mo").open("wb") as compiled:
             write_mo(compiled, read_po(file))
+    if (folder / "theme.mo").is_file():
+        for name in ("sphinx", *EXTENSIONS):
+            shutil.copy(folder / "theme.mo", folder / f"{name}.mo")
 
 
 def translations(locale: Path, language: str, name: str) -> dict[str, str]:
@@ -177,12 +218,14 @@ def translations(locale: Path, language: str, name: str) -> dict[str, str]:
     return {key: value for key, value in table.items() if key and value}
 
 
-def translated_figure(svg: str, words: dict[str, str]) -> str:
-    """A drawing with its words in another language."""
-    return LABEL.sub(
-        lambda found: found[1] + escape(words.get(unescape(found[2]), unescape(found[2]))) + found[3],
-        svg,
-    )
+def translated(kind: re.Pattern[str], markup: str, words: dict[str, str]) -> str:
+    """A drawing, table or page with its words in another language, of which a pattern says where they are."""
+
+    def put(found: re.Match[str]) -> str:
+        text = words.get(unescape(found[2]))
+        return found[0] if text is None else found[1] + escape(text, {'"': "&quot;"}) + found[3]
+
+    return kind.sub(put, markup)
 
 
 def configuration(language: str, locale: Path) -> str:
@@ -192,7 +235,14 @@ def configuration(language: str, locale: Path) -> str:
     for path in SETTINGS:
         held = _held(settings, path[:-1])
         held[path[-1]] = words.get(held[path[-1]], held[path[-1]])
-    settings["sphinx"]["config"].update(language=language, locale_dirs=[str(locale)])
+    config = settings["sphinx"]["config"]
+    config.update(language=language, locale_dirs=[str(locale)])
+    # An edition lies in a folder of the English site (website/editions.py).
+    prefix = config["notfound_urls_prefix"]
+    for name in ("html_baseurl", "ogp_site_url", "notfound_urls_prefix"):
+        config[name] += f"{language.split('_')[0]}/"
+    said = config["notfound_context"]
+    said["body"] = said["body"].replace(f'"{prefix}', f'"{config["notfound_urls_prefix"]}')
     # This one path is taken from where the settings lie, not from where the book does.
     extensions = settings["sphinx"]["local_extensions"]
     settings["sphinx"]["local_extensions"] = {name: str(ROOT / path) for name, path in extensions.items()}
@@ -227,20 +277,114 @@ class TitlesOfSolutions(SphinxTransform):
                 registry[exercise["label"]]["node"] = exercise.deepcopy()
 
 
-class LabelsOfFolds(SphinxTransform):
-    """Translates the labels of folded code."""
+class Translation(SphinxTransform):
+    """What Sphinx leaves untranslated on a page."""
 
     default_priority = 30
 
-    def apply(self, **kwargs: Any) -> None:
-        """Replace each label that the catalogue of the chapters has."""
+    def words(self, name: str = "") -> dict[str, str]:
+        """The catalogue of this page, or another; empty in English."""
         if self.config.language == "en" or not self.config.locale_dirs:
-            return
-        words = translations(Path(self.config.locale_dirs[0]), self.config.language, "chapters")
+            return {}
+        return translations(Path(self.config.locale_dirs[0]), self.config.language, name or self.env.docname)
+
+
+class LabelsOfFolds(Translation):
+    """Translates the labels of folded code."""
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace each label that the page's catalogue has."""
+        words = self.words()
         for cell in self.document.findall(nodes.container):
             for name in ("prompt_show", "prompt_hide"):
                 if name in cell:
                     cell[name] = words.get(cell[name], cell[name])
+
+
+class FormulasApart(SphinxTransform):
+    """Keeps displayed formulas from Sphinx, which would put “::” in the place of a translated one; those with words are
+    extracted."""
+
+    default_priority = 5
+
+    def apply(self, **kwargs: Any) -> None:
+        """Mark them."""
+        for formula in self.document.findall(nodes.math_block):
+            is_extracted = self.app.builder.name == "gettext" and WORDS_IN_FORMULA.search(formula.astext())
+            formula["translatable"] = bool(is_extracted)
+
+
+class WordsInFormulas(Translation):
+    """Puts translated formulas in."""
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace each formula that the page's catalogue has."""
+        words = self.words()
+        for formula in self.document.findall(nodes.math_block):
+            if text := words.get(formula.rawsource or formula.astext()):
+                formula.children = [nodes.Text(text)]
+                formula.rawsource = text
+
+
+class WordsInTables(Translation):
+    """Translates the tables that cells have made."""
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace what the catalogue of outputs has."""
+        words = self.words("outputs")
+        for output in self.document.findall(nodes.raw) if words else ():
+            if output["format"] == "html" and "<table" in output.astext():
+                output.children = [nodes.Text(translated(CELL, output.astext(), words))]
+
+
+class CaptionsOfParts(Translation):
+    """Translates the captions of the parts: their lists come in after Sphinx has translated."""
+
+    default_priority = 110
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace each caption that the page's catalogue has."""
+        words = self.words()
+        for tree in self.document.findall(addnodes.toctree):
+            if tree.get("caption"):
+                tree["caption"] = words.get(tree["caption"], tree["caption"])
+
+
+class Terms(Translation):
+    """Names each term in the glossary and in the index in both languages, and sorts the glossary."""
+
+    def apply(self, **kwargs: Any) -> None:
+        """Replace the entries of the index, and add to each head of the glossary."""
+        words = self.words("reference/glossary")
+        if not words:
+            return
+        names = {english.lower(): name for english, name in words.items()}
+        origin = {name: english for english, name in words.items() if english.lower() != name.lower()}
+        both = "{}（{}）" if self.config.language.startswith("zh") else "{} ({})"
+        for index in self.document.findall(addnodes.index):
+            shown = [names.get(term.lower(), term) for _, term, *_ in index["entries"]]
+            index["entries"] = [
+                (kind, both.format(name, origin[name]) if name in origin else name, *rest)
+                for name, (kind, _, *rest) in zip(shown, index["entries"], strict=True)
+            ]
+        for glossary in self.document.findall(addnodes.glossary):
+            for entries in glossary.findall(nodes.definition_list):
+                entries.children.sort(key=lambda item: reading(item[0].astext()))
+            for term in glossary.findall(nodes.term):
+                if english := origin.get(term.astext()):
+                    term += [nodes.Text(" "), nodes.inline("", english, classes=["language-en"])]
+
+
+def reading(text: str) -> str:
+    """How a text is read, to sort it by: Chinese in pinyin, with the tones."""
+    return " ".join(lazy_pinyin(text, style=Style.TONE3)).lower()
+
+
+def order_index(app: Sphinx) -> None:
+    """Let Sphinx sort and group the Chinese index by how its entries are read, not by their code points."""
+    if app.config.language.startswith("zh"):
+        indexentries._key_func_1 = lambda entry: ((1, reading(entry[0])), entry[0])
+        indexentries._group_by_func = lambda entry: reading(entry[0])[0].upper()
 
 
 def _is_translated(app: Sphinx) -> bool:
@@ -263,14 +407,23 @@ def write_words(app: Sphinx, exception: Exception | None) -> None:
     (site / "_static" / WORDS).write_text(f"globalThis.attentionBookWords = {words};\n", encoding="utf-8")
     labels = translations(locale, language, "figures")
     for path in sorted((site / "_images").glob("*.svg")):
-        path.write_text(translated_figure(path.read_text(encoding="utf-8"), labels), encoding="utf-8")
+        path.write_text(translated(LABEL, path.read_text(encoding="utf-8"), labels), encoding="utf-8")
+    theme = translations(locale, language, "theme")
+    for path in sorted(site.rglob("*.html")):
+        path.write_text(translated(ATTRIBUTE, path.read_text(encoding="utf-8"), theme), encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_transform(SourcesOfTitles)
     app.add_transform(TitlesOfSolutions)
-    app.add_transform(LabelsOfFolds)
+    app.add_transform(FormulasApart)
+    for transform in (LabelsOfFolds, WordsInFormulas, WordsInTables, CaptionsOfParts, Terms):
+        app.add_transform(transform)
+    for folder in app.config.locale_dirs if app.config.language != "en" else ():
+        for name in EXTENSIONS:
+            app.add_message_catalog(name, folder)
+    app.connect("builder-inited", order_index)
     app.connect("builder-inited", bring_words)
     app.connect("build-finished", write_words)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -295,7 +448,7 @@ def main() -> int:
 def _do(options: argparse.Namespace) -> None:
     if options.command == "extract":
         extract_own(options.templates)
-        print(f"{len(list(options.templates.glob('*.pot')))} catalogues in {options.templates}")
+        print(f"{len(list(options.templates.rglob('*.pot')))} catalogues in {options.templates}")
     elif options.command == "pseudo":
         print(f"{make_pseudo(options.templates, options.locale)} messages in {options.locale / PSEUDO}")
     else:

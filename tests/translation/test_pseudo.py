@@ -11,12 +11,9 @@ from tests.book.built_site import ROOT
 
 LOCALE = ROOT / "_build" / "locale" / "xx" / "LC_MESSAGES"
 SITE = ROOT / "_build" / "xx" / "_build" / "html"
-# What the theme makes by itself speaks through the theme's own catalogues.
-PAGES = sorted(
-    p for p in SITE.rglob("*.html") if "_static" not in p.parts and p.stem not in ("search", "genindex", "404")
-)
+PAGES = sorted(p for p in SITE.rglob("*.html") if "_static" not in p.parts)
 # Code, what it printed, formulas, papers; widgets have tests of their own, in the browser.
-NOT_PROSE = "pre, code, script, style, .cell_output, .math, .attn-static, .headerlink, .citation"
+NOT_PROSE = "pre, code, script, style, .cell_output, .math, .attn-static, .headerlink, .citation, [lang=en]"
 INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
 # Said by Sphinx and sphinx-exercise, which have catalogues of their own.
 OTHERS = re.compile(r"^(?:(?:Solution to )?Exercise|Fig\.|Table) [\d.]+")
@@ -41,6 +38,17 @@ def left_behind(html):
     return list(found)
 
 
+def around(html):
+    """What a page says beside its article: its title, lists, buttons, labels; and labels within the article too."""
+    page = BeautifulSoup(html, "lxml")
+    labels = [
+        tag[name] for tag in page.find_all(True) for name in ("aria-label", "title", "placeholder") if tag.get(name)
+    ]
+    for tag in page.select("article, script, style, noscript, [lang=en]"):
+        tag.decompose()
+    return [text.strip() for text in (*labels, *page.find_all(string=True)) if re.search(r"[^\W\d_]{2,}", text)]
+
+
 def catalogue(name):
     with (LOCALE / f"{name}.mo").open("rb") as file:
         return gettext.GNUTranslations(file)._catalog
@@ -53,6 +61,26 @@ def test_the_site_is_built():
 @each
 def test_no_sentence_is_left_behind(path):
     assert left_behind(path.read_text(encoding="utf-8")) == []
+
+
+@each
+def test_nothing_around_it_is_left_behind(path):
+    assert [text for text in around(path.read_text(encoding="utf-8")) if "⟦" not in text] == []
+
+
+@each
+def test_words_in_formulas_and_tables_are_in_the_other_language(path):
+    page = BeautifulSoup(path.read_text(encoding="utf-8"), "lxml")
+    formulas = [formula.get_text() for formula in page.select("div.math")]
+    cells = [
+        cell.get_text()
+        for cell in page.select(".cell_output :is(th, td)")
+        if not cell.find_parent(class_="attn-static")
+    ]
+    assert not [
+        text for text in formulas if "::" in text or (re.search(r"\\text\{[^}]*[a-z]{2}", text) and "⟦" not in text)
+    ]
+    assert not [text for text in cells if re.search(r"[^\W\d_]{2,}", text) and "⟦" not in text]
 
 
 @each

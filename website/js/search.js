@@ -170,10 +170,11 @@
     const after = ({ at }) => found.filter((other) => other.at >= at && other.at < at + 140);
     const kinds = (one) => new Set(after(one).map(({ word }) => word)).size;
     const first = found.reduce((best, one) => (kinds(one) > kinds(best) ? one : best), found[0] ?? { at: 0 });
-    const start = first.at < 120 ? 0 : paragraph.indexOf(" ", first.at - 80) + 1 || first.at - 20;
+    const blank = paragraph.slice(0, first.at).indexOf(" ", first.at - 80) + 1; // Chinese has few
+    const start = first.at < 120 ? 0 : blank || first.at - 20;
     const part = paragraph.slice(start, start + 230);
     const isCut = start + 230 < paragraph.length;
-    return (start ? "… " : "") + (isCut ? `${part.replace(/ [^ ]*$/, "")} …` : part);
+    return (start ? "… " : "") + (isCut ? `${part.replace(/ [^ \p{Script=Han}]*$/u, "")} …` : part);
   }
 
   let index;
