@@ -54,19 +54,20 @@ SETTINGS = (
 )
 # What Sphinx and the theme say on our pages, by catalogues that lack some of it, or in no catalogue at all.
 THEME = (
-    "Back to top;Binder logo;By;Click to hide;Click to show;Color mode;Colab logo;Contents;Dark;Download source file;"
-    "Download this page;Download notebook file;Fullscreen mode;Index;Launch interactive content;Launch on;Light;"
-    "Link to this equation;Link to this heading;Link to this image;Link to this table;Link to this term;Main;"
-    "On this page;Open an issue;Open issue;Page;Print to PDF;Repository;Search;Skip to main content;"
-    "Source repositories;Source repository;Symbols;System Settings;Toggle primary sidebar;Toggle secondary sidebar;"
-    "next;next page;previous;previous page"
+    "Back to top;Binder logo;By;Click to hide;Click to show;Colab logo;Color mode;Contents;Dark;"
+    "Download notebook file;Download source file;Download this page;Error;Fullscreen mode;Index;"
+    "Launch interactive content;Launch on;Light;Link to this equation;Link to this heading;Link to this image;"
+    "Link to this table;Link to this term;Main;On this page;Open an issue;Open issue;Page;"
+    "Please activate JavaScript to enable the search functionality.;Print to PDF;Repository;Search;"
+    "Search this book...;Skip to main content;Source repositories;Source repository;Symbols;System Settings;"
+    "Toggle primary sidebar;Toggle secondary sidebar;Version warning;next;next page;previous;previous page;"
+    "© Copyright %(copyright)s."
 ).split(";")
-EXTENSIONS = ("booktheme", "togglebutton")  # by whose catalogues
 EXERCISE = re.compile(r"^```\{exercise-start\} (.+)$", re.MULTILINE)
 WORDS_IN_FORMULA = re.compile(r"\\text\{[^}]*[a-z]{2}")
 LABEL = re.compile(r"(<text\b[^>]*>)([^<]*[^\W\d_]{2,}[^<]*)(</text>)")
 CELL = re.compile(r"(<(?:t[hd]|caption)\b[^>]*>)([^<]*[^\W\d_]{2,}[^<]*)(</(?:t[hd]|caption)>)")
-ATTRIBUTE = re.compile(r'((?:aria-label|title|alt)=")([^"]+)(")')
+ATTRIBUTE = re.compile(r'((?:alt|aria-label|placeholder|title)=")([^"]+)(")')
 
 
 def widget_messages() -> Iterator[tuple[str, str]]:
@@ -158,7 +159,7 @@ def extract_own(folder: Path) -> None:
         made = Catalog(project="The Attention Book", charset="utf-8")
         for message in read:
             if message.id:
-                made.add(message.id, locations=[(name, line) for _, line in message.locations])
+                made.add(message.id, locations=[(name, line or 0) for _, line in message.locations])
         for text, line in cell_messages(page):
             made.add(text, locations=[(name, line)])
         with template.open("wb") as file:
@@ -204,7 +205,7 @@ def compile_catalogues(locale: Path, language: str) -> None:
         with path.open("rb") as file, path.with_suffix(".mo").open("wb") as compiled:
             write_mo(compiled, read_po(file))
     if (folder / "theme.mo").is_file():
-        for name in ("sphinx", *EXTENSIONS):
+        for name in ("sphinx", "booktheme"):
             shutil.copy(folder / "theme.mo", folder / f"{name}.mo")
 
 
@@ -241,6 +242,11 @@ def configuration(language: str, locale: Path) -> str:
     prefix = config["notfound_urls_prefix"]
     for name in ("html_baseurl", "ogp_site_url", "notfound_urls_prefix"):
         config[name] += f"{language.split('_')[0]}/"
+    theme = translations(locale, language, "theme")
+    for name, text in (("togglebutton_hint", "Click to show"), ("togglebutton_hint_hide", "Click to hide")):
+        config |= {name: theme[text]} if text in theme else {}
+    if language.startswith("zh"):
+        config["ogp_social_cards"] = {"enable": False}  # their font has no Chinese
     said = config["notfound_context"]
     said["body"] = said["body"].replace(f'"{prefix}', f'"{config["notfound_urls_prefix"]}')
     # This one path is taken from where the settings lie, not from where the book does.
@@ -383,7 +389,7 @@ def reading(text: str) -> str:
 def order_index(app: Sphinx) -> None:
     """Let Sphinx sort and group the Chinese index by how its entries are read, not by their code points."""
     if app.config.language.startswith("zh"):
-        indexentries._key_func_1 = lambda entry: ((1, reading(entry[0])), entry[0])
+        indexentries._key_func_1 = lambda entry: ((1, reading(entry[0].split("（")[0])), entry[0])
         indexentries._group_by_func = lambda entry: reading(entry[0])[0].upper()
 
 
@@ -421,8 +427,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     for transform in (LabelsOfFolds, WordsInFormulas, WordsInTables, CaptionsOfParts, Terms):
         app.add_transform(transform)
     for folder in app.config.locale_dirs if app.config.language != "en" else ():
-        for name in EXTENSIONS:
-            app.add_message_catalog(name, folder)
+        app.add_message_catalog("booktheme", folder)
     app.connect("builder-inited", order_index)
     app.connect("builder-inited", bring_words)
     app.connect("build-finished", write_words)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.book.built_site import ROOT, settings
+from website import editions
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,10 @@ def test_a_language_without_catalogues_is_refused(tmp_path, language):
     )
 
 
-def test_the_settings_are_the_book_s_own_but_for_the_language(translation, locale):
+def test_the_settings_are_the_book_s_own_but_for_language_and_address(translation, locale):
     translation.compile_catalogues(locale, "fr")
-    made = yaml.safe_load(translation.configuration("fr", locale))
+    made = yaml.safe_load(translation.configuration("fr", locale).replace("/attention-book/fr/", "/attention-book/"))
+    assert made["sphinx"]["config"]["html_baseurl"] in translation.configuration("fr", locale).replace("/fr/", "/")
     assert made["sphinx"]["config"].pop("language") == "fr"
     assert made["sphinx"]["config"].pop("locale_dirs") == [str(locale)]
     plain = json.loads(json.dumps(settings()))
@@ -73,5 +75,43 @@ def test_the_settings_are_the_book_s_own_but_for_the_language(translation, local
 
 def test_words_of_a_drawing_are_replaced_and_cannot_become_markup(translation):
     svg = '<svg><text x="1">values</text><text>q</text><text>a &lt; <tspan>b</tspan></text></svg>'
-    done = translation.translated_figure(svg, {"values": "<script>&", "q": "wrong"})
+    done = translation.translated(translation.LABEL, svg, {"values": "<script>&", "q": "wrong"})
     assert done == svg.replace("values", "&lt;script&gt;&amp;")
+
+
+def test_chinese_is_sorted_as_it_is_read(translation):
+    terms = ["ALiBi", "掩码", "键", "token", "值", "注意力"]
+    assert sorted(terms[::-1], key=translation.reading) == ["ALiBi", "键", "token", "掩码", "值", "注意力"]
+
+
+def test_editions_lead_to_each_other_where_both_have_the_page(tmp_path):
+    page = f"<head></head>{editions.BUTTONS}</div>"
+    for name in (
+        "en/index.html",
+        "en/404.html",
+        "en/a/b.html",
+        "en/new.html",
+        "zh/index.html",
+        "zh/404.html",
+        "zh/a/b.html",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(page, encoding="utf-8")
+    sites = {"en": tmp_path / "en", "zh_CN": tmp_path / "zh"}
+    assert editions.join(sites, tmp_path / "all", "https://book/") == 4
+    held = {
+        p.relative_to(tmp_path / "all").as_posix(): p.read_text("utf-8") for p in (tmp_path / "all").rglob("*.html")
+    }
+    assert {name for name, html in held.items() if html == page} == {"404.html", "new.html", "zh/404.html"}
+    for name, link in (
+        ("a/b.html", "../zh/a/b.html"),
+        ("zh/a/b.html", "../../a/b.html"),
+        ("zh/index.html", "../index.html"),
+    ):
+        assert re.findall(r'<a .*href="(.*)"', held[name]) == [link]
+        assert (
+            'hreflang="en" href="https://book/' in held[name]
+            and 'hreflang="zh-CN" href="https://book/zh/' in held[name]
+        )
+    with pytest.raises(FileNotFoundError, match="expected a built site"):
+        editions.join({"fr": tmp_path}, tmp_path / "all", "")
