@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in editions linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in pdf-in editions linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -169,6 +169,14 @@ book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
 	@$(PY) website/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
 	@.venv/bin/jupyter-book build . --config _build/$(LANGUAGE)/_config.yml --path-output _build/$(LANGUAGE) --all -n -W --keep-going -q >/dev/null
 	@echo "The book: file://$(CURDIR)/_build/$(LANGUAGE)/_build/html/index.html"
+
+pdf-in: setup  ## print the book in another language (LANGUAGE=fr)
+	@sh website/browser.sh
+	@$(PY) website/vendor_mathjax.py
+	@mkdir -p _build/$(LANGUAGE)
+	@$(PY) website/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
+	@.venv/bin/jupyter-book build . --config _build/$(LANGUAGE)/_config.yml --path-output _build/$(LANGUAGE) --builder singlehtml --all -n -W --keep-going -q >/dev/null
+	@$(PY) website/pdf.py $(CURDIR)/_build/$(LANGUAGE)/_build/singlehtml/index.html _build/attention-book-$(LANGUAGE).pdf
 
 editions: book book-in  ## English and another language as one site, from page to page linked (LANGUAGE=zh_CN)
 	@$(PY) website/editions.py $(LANGUAGE)

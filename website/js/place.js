@@ -7,7 +7,6 @@
   const headings = [...document.querySelectorAll("article section[id] > :is(h1, h2, h3)")];
   const links = [...document.querySelectorAll("#pst-page-toc-nav a")];
   const entries = document.querySelectorAll("#pst-page-toc-nav .toc-entry");
-  const editions = document.querySelectorAll("a.book-edition"); // of this page in other languages: website/editions.py
   const place = document.createElement("div");
   place.className = "book-place";
   place.ariaHidden = "true"; // the heading says it
@@ -38,7 +37,7 @@
       const isOutside = inner.top < outer.top + 60 || inner.bottom > outer.bottom - 60;
       if (isOutside) panel.scrollTop += inner.top - outer.top - outer.height / 2;
     }
-    for (const link of editions) link.hash = hashOf(heading);
+    for (const link of document.querySelectorAll("a.book-edition")) link.hash = hashOf(heading); // in other languages
     if (!document.querySelector("article h1 .section-number")) return; // no chapter
     try {
       const address = location.pathname.slice(root.length) + hashOf(heading);
