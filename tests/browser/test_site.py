@@ -80,8 +80,8 @@ def test_the_place_is_kept(visit):
     follows = """part => {
       const line = getComputedStyle(document.querySelector(".bd-header-article"), "::after").transform;
       const said = document.querySelector(".book-place").textContent;
-      const [active, switched] = ["a.active", "a.book-edition"].map((link) => document.querySelector(link));
-      return Math.abs(new DOMMatrix(line).a - part) < 0.05 && said === active.textContent && switched.hash === active.hash;
+      const [active, other] = ["a.active", "a.book-edition"].map((link) => document.querySelector(link));
+      return Math.abs(new DOMMatrix(line).a - part) < 0.05 && said === active.textContent && other.hash === active.hash;
     }"""
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<a class=book-edition href=zh.html></a>')")
     for part in (0.3, 0.9, 1, 0.5):
