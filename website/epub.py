@@ -242,10 +242,7 @@ def package(book: Book, record: dict[str, Any], items: list[str], modified: floa
     }
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(modified))
     metas = "".join(f'<meta property="{name}">{value}</meta>' for name, values in said.items() for value in values)
-    authors = "".join(
-        f"<dc:creator>{escape(person.get('name') or '{given-names} {family-names}'.format(**person))}</dc:creator>"
-        for person in record["authors"]
-    )
+    authors = "".join(f"<dc:creator>{escape(author['name'])}</dc:creator>" for author in record["authors"])
     spine = "".join(f'<itemref idref="p{at}"/>' for at in range(len(book.pages)))
     return f"""<?xml version="1.0" encoding="utf-8"?>
 <package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id">

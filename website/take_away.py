@@ -17,27 +17,20 @@ FILES = "<!-- files -->"  # where release.py says which files there are: they ar
 PLACE = "download-and-cite"  # a section of the first page
 
 
-def author_of(person: dict[str, str]) -> str:
-    """A person's name, family first, or a group's."""
-    return person.get("name") or f"{person['family-names']}, {person['given-names']}"
-
-
 def citations(record: dict[str, Any]) -> dict[str, str]:
     """What CITATION.cff says, in the style of the APA and as an entry of BibTeX."""
-    authors = [author_of(person) for person in record["authors"]]
-    title, version, url = record["title"], record["version"], record["url"]
-    date = str(record["date-released"])
-    first = f"{', '.join(authors[:-1])}, & {authors[-1]}" if authors[1:] else authors[0]
+    authors = [author["name"] for author in record["authors"]]
+    title, version, url, year = record["title"], record["version"], record["url"], str(record["date-released"])[:4]
     fields = {
-        "author": " and ".join(name if ", " in name else f"{{{name}}}" for name in authors),
+        "author": " and ".join(f"{{{name}}}" for name in authors),
         "title": f"{{{title}}}",
-        "year": date[:4],
+        "year": year,
         "version": version,
         "url": url,
     }
     entry = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return {
-        "APA": f"{first.rstrip('.')}. ({date[:4]}). {title} (Version {version}). {url}",
+        "APA": f"{', & '.join(authors)}. ({year}). {title} (Version {version}). {url}",
         "BibTeX": f"@misc{{{title.lower().replace(' ', '-')},\n{entry}}}",
     }
 
