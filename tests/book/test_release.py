@@ -55,7 +55,7 @@ def test_checksums_are_of_the_files(release, tmp_path):
 
 PAGE = """<html lang=en><link rel=canonical href="https://a.org/index.html"><nav class="bd-links"><a href="b/1.html">
 </a></nav><article><section id=s><h1>T</h1><a href="{up}b/1.html#s">in<br></a><a href="{up}b.zip">out</a><script>1 && 2
-</script><h2>t</h2><span class=math>\\(x&lt;y\\)</span><p class="attn-static"><img class="attn-picture" src="data:,AA==">
+</script><h2>t</h2><span class=math>\\(x&lt;y\\)</span><p class=attn-static><img class="attn-picture" src="data:,AA==">
 </p><div class="admonition dropdown"><p class="admonition-title">S</p>s</div></section></article>"""
 
 
