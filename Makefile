@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in pdf-in editions linkcheck pdf fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -39,7 +39,7 @@ setup:
 
 # Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages.
 book: setup  ## build the book into _build/html, warnings as errors
-	@[ -z "$$(find website/css website/js website/templates website/site_extension.py -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
+	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
@@ -196,11 +196,15 @@ pdf: setup  ## print the whole book into _build (needs Chromium)
 	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@$(PY) website/pdf.py
 
+epub: book  ## the built site as an EPUB into _build (needs Chromium)
+	@sh website/browser.sh
+	@$(PY) -m website.epub
+
 # Sphinx leaves pages that are no more.
 fresh:
 	@rm -rf _build/html _build/singlehtml _build/.doctrees
 
-release: fresh book pdf  ## the site as a zip that opens from disk, wheel, PDF, checksums, into _build/release
+release: fresh book pdf epub  ## zip of the site, wheel, PDF, EPUB, checksums, into _build/release; the site with links to both
 	@$(PY) website/release.py
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes ready for the browser tests: Playwright, axe-core and Notebook 7 into .venv. Chromium, and Firefox
+# Makes ready for the browser tests: Playwright, axe-core, Notebook 7 and pikepdf into .venv. Chromium, and Firefox
 # if it is asked for, are on the machine already.
 cd "$(dirname "$0")/.." || exit 1
 if [ -n "${CHROMIUM:-}" ]; then
@@ -22,7 +22,7 @@ if [ "${1:-}" = firefox ]; then
         exit 1
     fi
 fi
-.venv/bin/python -c 'import axe_playwright_python, notebook, playwright' 2>/dev/null && exit 0
+.venv/bin/python -c 'import axe_playwright_python, notebook, pikepdf, playwright' 2>/dev/null && exit 0
 if ! .venv/bin/python -m pip install --disable-pip-version-check --quiet -r requirements/browser.txt >.venv/browser.log 2>&1; then
     echo "make: could not install Playwright and Notebook 7: check the network and run it again (details: .venv/browser.log)." >&2
     exit 1

@@ -88,12 +88,12 @@ def mend_for_screen_readers(
 
 
 def size_of(picture: Path) -> str:
-    """A drawing's width and height as attributes; nothing for other kinds of pictures."""
+    """A drawing's width and height as attributes, with which it may come late; nothing for other kinds of pictures."""
     drawn = SVG.search(picture.read_text(encoding="utf-8")) if picture.suffix == ".svg" else None
     if drawn is None:
         return ""
     width, height = (float(size) * (4 / 3 if 'pt"' in drawn[0] else 1) for size in drawn.groups())
-    return f'width="{width:.0f}" height="{height:.0f}" '
+    return f'loading="lazy" width="{width:.0f}" height="{height:.0f}" '
 
 
 def keep_in_place(

@@ -77,8 +77,11 @@ HANDLERS = """() => [...document.querySelectorAll("*")]
     .filter((e) => [...e.attributes].some(({ name }) => /^on/i.test(name)))
     .map((e) => e.outerHTML.slice(0, 100))"""
 
-BROKEN = """() => [...document.images].filter((image) => !image.naturalWidth)
-    .map((image) => `a broken picture: ${image.src.slice(0, 100)}`)"""
+BROKEN = """async () => {  // those too that wait until they are near
+  const images = [...document.images].map((image) => Object.assign(image, { loading: "eager" }));
+  await Promise.all(images.map((image) => image.decode().catch(() => null)));
+  return images.filter((image) => !image.naturalWidth).map((image) => `a broken picture: ${image.src.slice(0, 100)}`);
+}"""
 FORMULAS = """() => {
   const bad = "article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]";
   return [...document.querySelectorAll(bad)].map((e) => `a formula: ${e.outerHTML.slice(0, 100)}`);
@@ -114,7 +117,7 @@ def scroll_through(page):
              scrollTo(0, 0);
            }"""
     )
-    page.wait_for_function("[...document.images].every((image) => image.complete)")
+    page.wait_for_function("[...document.images].every((image) => image.complete || !image.checkVisibility())")
 
 
 def unfold(page):

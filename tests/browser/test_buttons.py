@@ -12,10 +12,17 @@ def test_the_buttons_that_had_inline_handlers_work(visit):
     page = seen.page
     page.evaluate("() => { window.print = () => { window.printed = (window.printed ?? 0) + 1; }; }")
     page.locator(".dropdown-download-buttons button").first.click()
-    page.locator(".btn-download-pdf-button").click()
+    page.get_by_role("button", name="Print this page").click()
     assert page.evaluate("window.printed") == 1
     page.keyboard.press("Escape")
     for is_full in ("true", "false"):
         page.locator(".btn-fullscreen-button").click()
         page.wait_for_function(f"Boolean(document.fullscreenElement) === {is_full}")
     assert seen.wrong == []
+
+
+def test_a_letter_above_the_glossary_leads_to_its_first_term(visit):
+    page = visit("reference/glossary.html").page
+    page.get_by_role("navigation", name="A–Z").get_by_role("link", name="M").click()
+    box = "document.querySelector('{}').getBoundingClientRect()".format
+    page.wait_for_function(f"{box('.letters')}.bottom <= {box('#term-mask')}.top && {box('#term-mask')}.top < 200")

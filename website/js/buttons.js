@@ -3,3 +3,8 @@ const presses = { "download-pdf": () => print(), fullscreen: () => toggleFullScr
 for (const [name, press] of Object.entries(presses)) {
   document.querySelector(`.btn-${name}-button`)?.addEventListener("click", press);
 }
+// Its menu calls the browser's print dialogue after what one may choose there.
+const printing = document.querySelector(".btn-download-pdf-button");
+if (printing) {
+  printing.querySelector(".btn__text-container").textContent = printing.title = say("Print this page");
+}
