@@ -70,7 +70,7 @@ def letters(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         first: dict[str, str] = {}
         for term in glossary.findall(nodes.term):
             name = term["ids"][0]  # which stays when the term is translated
-            first.setdefault(name.removeprefix("term-")[0].upper(), name)
+            first.setdefault(term.get("letter", name.removeprefix("term-")[0]).upper(), name)
         links = [
             f'<a href="#{first[letter]}">{letter}</a>' if letter in first else f"<span>{letter}</span>"
             for letter in LETTERS

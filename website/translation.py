@@ -377,6 +377,8 @@ class Terms(Translation):
             for entries in glossary.findall(nodes.definition_list):
                 entries.children.sort(key=lambda item: reading(item[0].astext()))
             for term in glossary.findall(nodes.term):
+                if self.config.language.startswith("zh"):
+                    term["letter"] = reading(term.astext())[0]  # for the bar above the glossary
                 if english := origin.get(term.astext()):
                     term += [nodes.Text(" "), nodes.inline("", english, classes=["language-en"])]
 

@@ -15,7 +15,7 @@ SITE = ROOT / "_build" / "xx" / "_build" / "html"
 PAGES = sorted(
     p for p in SITE.rglob("*.html") if "_static" not in p.parts and p.stem not in ("search", "genindex", "404")
 )
-NAMES = {"Binder", "Colab", "Ctrl", "Ctrl+K", "CC BY 4.0", ".ipynb", ".md", ".pdf"}
+NAMES = {"BibTeX", "Binder", "Colab", "Ctrl", "Ctrl+K", "CC BY 4.0", ".ipynb", ".md", ".pdf"}
 # Code, what it printed, formulas without words, papers; widgets have tests of their own, in the browser.
 NOT_PROSE = "pre, code, script, style, .math, .attn-static, .headerlink, .citation, [lang=en]"
 INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
