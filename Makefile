@@ -139,7 +139,7 @@ repository: setup  ## give a fork its own address everywhere (URL=https://github
 number: setup  ## number the chapters as _toc.yml lists them, files and mentions
 	@$(PY) website/number.py
 
-record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
+record: setup  ## re-run the long experiments (RUNS="context" for some of them)
 	$(PY) recorded/run.py $(RUNS)
 
 bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases, THREADS=2)

@@ -68,14 +68,6 @@ def stored_messages() -> Iterator[tuple[str, str]]:
                         yield message, f"chapters/{path.name}"
 
 
-def recorded_messages() -> Iterator[tuple[str, str]]:
-    """The titles of the recorded heatmaps, which stand in no notebook."""
-    for path in sorted((ROOT / "recorded" / "results").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if {"weights", "title"} <= set(record):
-            yield record["title"], f"recorded/results/{path.name}"
-
-
 def cell_messages() -> Iterator[tuple[str, str]]:
     """What Sphinx does not extract: titles of exercises, since it extracts after they were numbered, alternative texts,
     since it extracts without outputs, and the labels of folded code, which are no text of a page."""
@@ -128,7 +120,7 @@ def extract_own(folder: Path) -> None:
         pages.add(text, locations=[(place, 0)])
     with chapters.open("wb") as file:
         write_po(file, pages)
-    widgets = [*widget_messages(), *stored_messages(), *recorded_messages()]
+    widgets = [*widget_messages(), *stored_messages()]
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     own = {"widgets": iter(widgets), "figures": figure_messages(), "settings": setting_messages(settings)}
     for name, messages in own.items():

@@ -25,8 +25,11 @@ function makeWords(listen, { point, toggle, choose }) {
       word.tabIndex = t === at ? 0 : -1;
       return word;
     });
-    line.replaceChildren(...buttons);
-    if (isHeld) buttons[at].focus({ preventScroll: true });
+    // A word that stays is not drawn anew: it would lose the click or the focus that it is just getting.
+    const stays = line.children.length === buttons.length && buttons.every((word, t) => word.textContent === line.children[t].textContent);
+    if (!stays) line.replaceChildren(...buttons);
+    else buttons.forEach((word, t) => [...word.attributes].forEach(({ name, value }) => line.children[t].setAttribute(name, value)));
+    if (isHeld) line.children[at].focus({ preventScroll: true });
   }
 
   // The tokens that may stand in the place of the word that is open: `id`, `text`, probability `p`, whether it is `taken`.
