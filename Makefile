@@ -37,9 +37,10 @@ help:  ## list the commands
 setup:
 	@sh website/setup.sh
 
-# Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages.
+# Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages; and the first
+# page holds a widget.
 book: setup  ## build the book into _build/html, warnings as errors
-	@[ -z "$$(find website/css website/js website/templates website/site_extension.py -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
+	@[ -z "$$(find website/css website/js website/templates website/site_extension.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"

@@ -1,30 +1,30 @@
-"""Ways through the book: the map of its chapters, timed ways to follow, and what Previous and Next say of a chapter.
+"""Ways through the book: the first page's map, timed ways to follow, and what Previous and Next say of a chapter.
 
-The map's arrows come from each chapter's *You need* line; the hours of a way from the words and the code of its sections.
+The hours of a way come from the words and the code of its sections.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from docutils import nodes
 from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+from website.chapter_map import Chapter, map_html, needs
 from website.page_heads import study_minutes
 
-NEEDS = re.compile(r"\*\*You need\*\*(.*?)(?=\n\n|\n\*\*|\n:::)", re.DOTALL)
-CHAPTER = re.compile(r"\]\((\d\d_\w+)\)")
 STOP = re.compile(r"- (\w+)(?:: *(.+))?")
+EXERCISE = re.compile(r"```\{(exercise|solution)-start\}.*?(?:```\{\1-end\}\n```|\Z)", re.DOTALL)
 GATE = re.compile(r"```\{(?:exercise|solution)-(start|end)\}")
 DATA = "way_stops.js"
 
@@ -37,163 +37,12 @@ class Map(nodes.container):
     """The place of the map of the chapters."""
 
 
-# ---- The map ----
-
-
-def needs(notebook: Any) -> list[str]:
-    """The chapters to which the *You need* line of a chapter leads."""
-    text = "\n\n".join(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "markdown")
-    line = NEEDS.search(text)
-    return list(dict.fromkeys(CHAPTER.findall(line[1]))) if line else []
-
-
-def direct(arrows: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    """Of the chapters that each chapter needs, those that no other of them needs by itself."""
-    above: dict[int, set[int]] = {}
-    for chapter in sorted(arrows):
-        above[chapter] = set(arrows[chapter]).union(*(above[need] for need in arrows[chapter]))
-    return {
-        chapter: [need for need in wanted if not any(need in above[other] for other in wanted)]
-        for chapter, wanted in arrows.items()
-    }
-
-
-def _spread(wanted: Sequence[float]) -> list[float]:
-    """Places at least 1 apart, in the order of those that are wanted and as near to them as can be."""
-    groups: list[list[float]] = []
-    for place in (want - k for k, want in enumerate(wanted)):
-        groups.append([place])
-        while len(groups) > 1 and sum(groups[-2]) / len(groups[-2]) >= sum(groups[-1]) / len(groups[-1]):
-            last = groups.pop()
-            groups[-1] += last
-    flat = [sum(group) / len(group) for group in groups for _ in group]
-    return [place + k for k, place in enumerate(flat)]
-
-
-def placed(arrows: Mapping[int, Sequence[int]]) -> tuple[dict[int, tuple[int, float]], dict[tuple[int, int], list[Any]]]:
-    """Where each chapter stands, (step, place), and through which points each arrow passes.
-
-    A chapter is one step further than the last that it needs. An arrow over several steps keeps a place free in each.
-    """
-    step: dict[Any, int] = {}
-    for chapter in sorted(arrows):
-        step[chapter] = 1 + max((step[need] for need in arrows[chapter]), default=-1)
-    through = {
-        (need, chapter): [need, *((need, chapter, k) for k in range(step[need] + 1, step[chapter])), chapter]
-        for chapter, wanted in arrows.items()
-        for need in wanted
-    }
-    near: dict[Any, list[Any]] = {chapter: [] for chapter in arrows}
-    for points in through.values():
-        for k, (one, other) in enumerate(zip(points, points[1:], strict=False), step[points[0]]):
-            step[one], step[other] = k, k + 1
-            near.setdefault(one, []).append(other)
-            near.setdefault(other, []).append(one)
-    layers = [[point for point in near if step[point] == k] for k in range(1 + max(step.values()))]
-    place = {point: float(k) for layer in layers for k, point in enumerate(layer)}
-    for _ in range(40):
-        for layer in layers:
-            want = {point: sum(place[one] for one in near[point]) / max(1, len(near[point])) for point in layer}
-            layer.sort(key=want.__getitem__)
-            place.update(zip(layer, _spread([want[point] for point in layer]), strict=True))
-    least = min(place.values())
-    at = {point: (step[point], place[point] - least) for point in near}
-    return {chapter: at[chapter] for chapter in arrows}, {
-        ends: [at[point] for point in points] for ends, points in through.items()
-    }
-
-
-def _lines(title: str, width: int) -> list[str]:
-    wide = any(ord(letter) > 0x2E80 for letter in title)  # Chinese has no blanks, and wide letters
-    return textwrap.wrap(title, width // 2 if wide else width)
-
-
-def _curve(points: Sequence[tuple[float, float]], upright: bool, room: float) -> str:
-    """A curve that leaves and reaches each point along the map's direction, from behind the first to before the last."""
-    ahead = [(y, x) if upright else (x, y) for x, y in points]
-    ahead[0], ahead[-1] = (ahead[0][0] + room, ahead[0][1]), (ahead[-1][0] - room - 5, ahead[-1][1])
-    said = []
-    for k, (x, y) in enumerate(ahead):
-        before = ahead[k - 1] if k else (x, y)
-        middle = (before[0] + x) / 2
-        said.append([(middle, before[1]), (middle, y), (x, y)] if k else [(x, y)])
-    text = [" ".join(f"{b:.0f} {a:.0f}" if upright else f"{a:.0f} {b:.0f}" for a, b in part) for part in said]
-    return "M" + "C".join(text)
-
-
-def drawn(chapters: Mapping[int, Mapping[str, Any]], upright: bool) -> str:
-    """The map as SVG; of each chapter its `title`, `href`, `image` and which chapters it `needs`, by their numbers.
-
-    It runs from left to right, or upright for a narrow screen, where a title stands beside its picture if there is room.
-    """
-    shown = direct({number: chapter["needs"] for number, chapter in chapters.items()})
-    at, through = placed(shown)
-    steps = [[number for number in chapters if at[number][0] == k] for k in range(1 + max(k for k, _ in at.values()))]
-    size, pitch = (34, 66) if upright else (40, 72)
-    wide = 1 + max(place for _, place in at.values())
-    ahead, spot = [], 0.0
-    for step in steps:
-        crowded = len(step) > 2
-        ahead.append(spot + size / 2 + 6)
-        spot += (98 if crowded else 56) if upright else pitch
-    across = 330 / wide if upright else 100.0
-
-    def point(step: float, place: float) -> tuple[float, float]:
-        x, y = ahead[int(step)], (place + 0.5) * across - (0 if upright else 18)
-        if not upright:
-            return x + pitch / 2 - size / 2 - 6, y
-        few = [number for number in chapters if at[number][0] == step]
-        if len(few) < 3 and place in (at[number][1] for number in few):  # the title needs room at the right
-            y = {1: [30.0], 2: [30.0, 196.0]}[len(few)][sorted(at[n][1] for n in few).index(place)]
-        return y, x
-
-    parts, arrows = [], []
-    for number, chapter in chapters.items():
-        for need in chapter["needs"]:
-            direct_arrow = need in shown[number]
-            points = through[need, number] if direct_arrow else [at[need], at[number]]
-            curve = _curve([point(*one) for one in points], upright, size / 2 + 2)
-            name = f"arrow of{need} to{number}" + ("" if direct_arrow else " implied")
-            arrows.append(f'<path class="{name}" d="{curve}" marker-end="url(#chapter-map-{upright:d})"/>')
-        x, y = point(*at[number])
-        beside = upright and len(steps[at[number][0]]) < 3
-        lines = _lines(f"{number} {chapter['title']}", (40 if len(steps[at[number][0]]) == 1 else 17) if beside else 12)
-        left, top = (x + size / 2 + 7, y + 4 - 6.5 * (len(lines) - 1)) if beside else (x, y + size / 2 + 13)
-        spans = "".join(f'<tspan x="{left:.0f}" y="{top + 13 * k:.0f}">{escape(line)}</tspan>' for k, line in enumerate(lines))
-        parts.append(
-            f'<a class="c{number}" href="{escape(chapter["href"])}"><rect x="{x - size / 2 - 2:.0f}" '
-            f'y="{y - size / 2 - 2:.0f}" width="{size + 4}" height="{size + 4}" rx="6"/><image x="{x - size / 2:.0f}" '
-            f'y="{y - size / 2:.0f}" width="{size}" height="{size}" href="{escape(chapter["image"])}"/>'
-            f'<text text-anchor="{"start" if beside else "middle"}">{spans}</text></a>'
-        )
-    width, height = (330, spot) if upright else (pitch * len(steps), wide * across + 2)
-    head = '<path d="M0 0L7 3.5L0 7Z"/>'
-    return (
-        f'<svg class="{"upright" if upright else "lying"}" viewBox="0 0 {width:.0f} {height:.0f}" role="group" '
-        f'aria-labelledby="chapter-map"><defs><marker id="chapter-map-{upright:d}" viewBox="0 0 7 7" refX="2" refY="3.5" '
-        f'markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">{head}</marker></defs>'
-        f"{''.join(arrows)}{''.join(parts)}</svg>"
-    )
-
-
-def map_html(chapters: Mapping[int, Mapping[str, Any]]) -> str:
-    """Both forms of the map, and what lights up where the pointer or the keys are."""
-    lit = "".join(
-        f".chapter-map svg:has(.c{n}:is(:hover,:focus-visible)) :is(.to{n},.of{n}:not(.implied))," for n in chapters
-    )
-    style = f"{lit.rstrip(',')}{{opacity:1;stroke:var(--pst-color-secondary)}}"
-    return f"<style>{style}</style>{drawn(chapters, False)}{drawn(chapters, True)}"
-
-
-# ---- Ways ----
-
-
 def _without_exercises(cells: Sequence[Any]) -> Iterator[Any]:
     inside = False
     for cell in cells:
         if cell["cell_type"] == "markdown":
             gates = GATE.findall(cell["source"])
-            yield {**cell, "source": re.sub(r"(?s)```\{(exercise|solution)-start\}.*?(```\{\1-end\}\n```|\Z)", "", cell["source"])}
+            yield {**cell, "source": EXERCISE.sub("", cell["source"])}
             inside = gates[-1] == "start" if gates else inside
         elif not inside:
             yield cell
@@ -218,6 +67,17 @@ def half_hours(minutes: float) -> str:
     return f"{whole or ''}{'½' if half else ''}" or "½"
 
 
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Whole numbers as runs of neighbours, each by its first and its last."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
 class Book:
     """What an environment knows of the chapters: numbers, titles, sections, and the first page's line of each."""
 
@@ -229,12 +89,15 @@ class Book:
 
     def _contents(self) -> Iterator[tuple[str, tuple[str, str]]]:
         for item in self.index.findall(nodes.list_item):
-            for link in item.findall(lambda node: node.get("reftype") == "doc" if isinstance(node, nodes.Element) else False):
+            link = next((link for link in item.findall(addnodes.pending_xref) if link["reftype"] == "doc"), None)
+            if link is not None:
                 picture = next(iter(item.findall(nodes.image)), None)
-                image = self.env.images[picture["uri"]][1] if picture else ""
+                image = f"_images/{self.env.images[picture['uri']][1]}" if picture is not None else ""
                 after = link.parent[link.parent.index(link) + 1 :]
-                line = "".join(node.astext() for node in after).lstrip(":： ").replace("\n", " ")
-                yield link["reftarget"], (f"_images/{image}" if image else "", line)
+                yield (
+                    link["reftarget"],
+                    (image, " ".join("".join(node.astext() for node in after).lstrip(":： ").split())),
+                )
 
     def notebook(self, name: str) -> Any:
         """The notebook of a chapter."""
@@ -255,21 +118,17 @@ class Book:
         links = [next(iter(item.findall(nodes.reference))) for part in inner for item in part.children]
         return {link["anchorname"].removeprefix("#"): link.astext() for link in links}
 
-    def map_of(self) -> dict[int, dict[str, Any]]:
+    def map_of(self) -> dict[int, Chapter]:
         """The chapters, for the map."""
         number = {Path(name).name: int(self.number(name)) for name in self.chapters}
         # Numbered in its order, the book needs nothing that comes later; a line may say what does.
         return {
-            number[Path(name).name]: {
-                "title": self.title(name),
-                "href": self.app.builder.get_relative_uri("index", name),
-                "image": self.lines[name][0],
-                "needs": sorted(
-                    number[need]
-                    for need in needs(self.notebook(name))
-                    if need in number and number[need] < number[Path(name).name]
-                ),
-            }
+            number[Path(name).name]: Chapter(
+                self.title(name),
+                self.app.builder.get_relative_uri("index", name),
+                self.lines[name][0],
+                [number[need] for need in needs(self.notebook(name)) if number[need] < number[Path(name).name]],
+            )
             for name in self.chapters
         }
 
@@ -313,12 +172,14 @@ class Book:
         for name, wanted in self.way(way):
             address = self.app.builder.get_relative_uri("index", name)
             asked = "" if address.startswith("#") else f"?way={way['key']}"
-            link = nodes.reference("", f"{self.number(name)}. {self.title(name)}", refuri=address + asked, internal=True)
-            line = nodes.paragraph("", "", link)
-            for k, place in enumerate(wanted):
-                title = self.sections(name)[place]
-                inner = nodes.reference("", self.number(name, f"#{place}"), internal=True, reftitle=title)
-                inner["refuri"] = f"{address}{asked}#{place}" if asked else f"{address}"
+            title = f"{self.number(name)}. {self.title(name)}"
+            line = nodes.paragraph("", "", nodes.reference("", title, refuri=address + asked, internal=True))
+            places = list(self.sections(name))
+            for k, (first, last) in enumerate(_runs([places.index(place) for place in wanted])):
+                numbers = [self.number(name, f"#{places[at]}") for at in (first, last)]
+                inner = nodes.reference("", "–".join(dict.fromkeys(numbers)), internal=True)
+                inner["reftitle"] = self.sections(name)[places[first]]
+                inner["refuri"] = f"{address}{asked}#{places[first]}" if asked else address
                 line += [nodes.Text(": " if not k else ", "), inner]
             listed += nodes.list_item("", line)
         way += listed
@@ -357,7 +218,7 @@ class MapDirective(SphinxDirective):
 
 
 class WayDirective(SphinxDirective):
-    """A way: its title, in the body what it is and `- chapter: section, section` for each stop. `{hours}` is computed."""
+    """A way: its title, and in the body what it is, with `{hours}`, and `- chapter: section, section` for each stop."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -382,7 +243,7 @@ class WayDirective(SphinxDirective):
         title = nodes.rubric("", self.arguments[0], classes=["way-title"])
         self.set_source_info(title)
         way = Way("", title, classes=["way"], key=self.options["key"], stops=stops, ids=[f"way-{self.options['key']}"])
-        self.state.nested_parse(self.content.__class__(prose, source=self.get_source_info()[0]), self.content_offset, way)
+        self.state.nested_parse(StringList(prose, source=title.source), self.content_offset, way)
         return [way]
 
 
@@ -403,20 +264,20 @@ def tell_neighbours(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Give Previous and Next the picture and the line that the first page has of their chapter."""
-    if not hasattr(app, "book_lines"):
-        app.book_lines = Book(app).lines  # type: ignore[attr-defined]
-    _, *around = app.builder.relations.get(pagename, (None, None, None)) if hasattr(app.builder, "relations") else ()
-    for side, name in zip(("prev", "next"), around, strict=False):
-        if context.get(side) and name in app.book_lines:
-            image, line = app.book_lines[name]
+    _, *around = getattr(app.builder, "relations", {}).get(pagename, (None, None, None))
+    lines: dict[str, tuple[str, str]] = getattr(app.env, "book_lines", {})
+    for side, name in zip(("prev", "next"), around, strict=True):
+        if context.get(side) and name in lines:
+            image, line = lines[name]
             context[side] = {**context[side], "image": image and context["pathto"](image, 1), "line": line}
 
 
 def changed(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Write the first page always, since it counts the words of others, and all pages when its lines have changed."""
     lines = Book(app).lines
-    before, env.book_lines = getattr(env, "book_lines", lines), lines  # type: ignore[attr-defined]
-    return ["index"] if before == lines else list(lines)
+    before = getattr(env, "book_lines", None)
+    env.book_lines = lines  # type: ignore[attr-defined]
+    return ["index"] if before == lines else sorted(env.found_docs)
 
 
 def write_stops(app: Sphinx, exception: Exception | None) -> None:

@@ -68,7 +68,7 @@ function draw({ model, el, listen, signal }) {
   let [revealed, timer] = [0, 0]; // how much of it shows, and what brings the next word
   let ramp = null; // the colours, once the widget is on the page
   let [open, jump] = [-1, -1]; // the word whose alternatives show, and the one that is to have the focus
-  let [isDue, isTraced] = [Boolean(model.get("writes")), false]; // the first sentence is yet to be written; it is being written
+  let [isDue, isTraced] = [Boolean(model.get("writes")), false]; // the first sentence is to be written; it is being written
 
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
@@ -141,9 +141,12 @@ function draw({ model, el, listen, signal }) {
     if (!isTraced) return;
     if (revealed === written.length) return finish();
     one();
+    runLine();
+    timer = setTimeout(trace, TRACED);
+  }
+  function runLine() {
     const row = weightsOf(settings.view)[revealed - 1];
     map.trace(revealed - 1, row.indexOf(Math.max(...row)));
-    timer = setTimeout(trace, TRACED);
   }
   function finish() {
     isDue = false;
@@ -285,11 +288,12 @@ function draw({ model, el, listen, signal }) {
     ramp = rampOf(root);
     followSentence(); // it may have changed before the widget came onto the page
     fit();
+    update();
     if (isPrinted() || still.matches) finish();
     const { top, bottom } = line.line.getBoundingClientRect();
     if (isDue && bottom > 0 && top < innerHeight) begin();
     else if (isDue) inView.observe(line.line);
-    update();
+    else if (isTraced) runLine();
   }
 
   // Show what else may stand in the place of a word, or no longer.

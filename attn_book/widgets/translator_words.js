@@ -26,9 +26,12 @@ function makeWords(listen, { point, toggle, choose }) {
       return word;
     });
     // A word that stays is not drawn anew: it would lose the click or the focus that it is just getting.
-    const stays = line.children.length === buttons.length && buttons.every((word, t) => word.textContent === line.children[t].textContent);
-    if (!stays) line.replaceChildren(...buttons);
-    else buttons.forEach((word, t) => [...word.attributes].forEach(({ name, value }) => line.children[t].setAttribute(name, value)));
+    const there = [...line.children];
+    if (there.length !== buttons.length || there.some((word, t) => word.textContent !== buttons[t].textContent)) {
+      line.replaceChildren(...buttons);
+    } else {
+      there.forEach((word, t) => [...buttons[t].attributes].forEach(({ name, value }) => word.setAttribute(name, value)));
+    }
     if (isHeld) line.children[at].focus({ preventScroll: true });
   }
 

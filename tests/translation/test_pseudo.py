@@ -17,7 +17,7 @@ PAGES = sorted(
 )
 # Code, what it printed, formulas, papers; widgets have tests of their own, in the browser.
 NOT_PROSE = "pre, code, script, style, .cell_output, .math, .attn-static, .headerlink, .citation"
-INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
+INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub", "text", "tspan"}
 # Said by Sphinx and sphinx-exercise, which have catalogues of their own.
 OTHERS = re.compile(r"^(?:(?:Solution to )?Exercise|Fig\.|Table) [\d.]+")
 each = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())

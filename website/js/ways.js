@@ -58,7 +58,7 @@
       if (!section || (then && section.nextElementSibling?.id === then)) return;
       const [, name] = stop.sections[k + 1] ?? [];
       const to = then ? goOn(stop, then, name) : next ? goOn(next, "", next.title) : element("a", { href: home }, ended);
-      section.append(element("p", { class: "way-on" }, element("strong", {}, title), " ", to));
+      section.append(element("p", { class: "way-on" }, element("strong", {}, title), " → ", to));
     });
 
     function lead(selector, to, number) {
