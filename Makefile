@@ -37,9 +37,10 @@ help:  ## list the commands
 setup:
 	@sh website/setup.sh
 
-# Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages.
+# Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages; and the first
+# page holds a widget.
 book: setup  ## build the book into _build/html, warnings as errors
-	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
+	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py website/ways.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
@@ -139,7 +140,7 @@ repository: setup  ## give a fork its own address everywhere (URL=https://github
 number: setup  ## number the chapters as _toc.yml lists them, files and mentions
 	@$(PY) website/number.py
 
-record: setup  ## re-run the long experiments (RUNS="landing" for some of them)
+record: setup  ## re-run the long experiments (RUNS="context" for some of them)
 	$(PY) recorded/run.py $(RUNS)
 
 bench: setup  ## measure us beside d2l and PyTorch (BENCH="dense" for some cases, THREADS=2)

@@ -1,4 +1,4 @@
-"""Run recorded experiments: `python recorded/run.py landing`, or every script of this folder when none is named.
+"""Run recorded experiments: `python recorded/run.py context`, or every script of this folder when none is named.
 
 A script NAME.py has `SEEDS`, a tuple of integers, and `run(folder)`, which returns what is to be remembered as a
 dictionary that JSON can hold; it may write weights into `folder` as NAME.safetensors. The result is written to

@@ -3,7 +3,6 @@ into the index, writes the sitemap, builds recorded widgets."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,52 +136,6 @@ def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None
             )
 
 
-def read_heatmap(path: Path) -> dict[str, Any]:
-    """Read what a recorded heatmap shows: weights (T, S), source and target words, links, title.
-
-    Raises ValueError naming the file and what is wrong with it.
-    """
-    if not path.is_file():
-        raise ValueError(f"recorded heatmap {path.name} is missing: make record RUNS={path.stem}")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError:
-        record = None
-    if not isinstance(record, dict):
-        raise ValueError(f"recorded heatmap {path.name} is no JSON object: make record RUNS={path.stem}")
-    missing = [key for key in ("weights", "source", "target", "links", "title") if key not in record]
-    if missing:
-        raise ValueError(f"recorded heatmap {path.name} lacks {', '.join(missing)}")
-    weights, source, target = record["weights"], record["source"], record["target"]
-    if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
-        raise ValueError(
-            f"recorded heatmap {path.name}: weights must be {len(target)} × {len(source)} (target × source)"
-        )
-    return {
-        "weights": weights,
-        "source": source,
-        "target": target,
-        "links": [tuple(link) for link in record["links"]],
-        "title": record["title"],
-    }
-
-
-def heatmap_html(shown: dict[str, Any]) -> str:
-    """The live widget of a recorded heatmap, as HTML that needs nothing outside itself."""
-    import numpy as np  # a page without a heatmap should wait for neither this nor torch
-
-    from attn_book.widgets import AttentionHeatmap
-
-    widget = AttentionHeatmap(
-        np.array(shown["weights"]),
-        shown["source"],
-        shown["target"],
-        links=shown["links"],
-        title=shown["title"],
-    )
-    return str(widget.static_html())
-
-
 def complete_single_page(app: Sphinx) -> None:
     """Let the builder of one single page write every kind of node that the site's builder can.
 
@@ -242,14 +195,6 @@ class RecordedWidget(SphinxDirective):
         return [nodes.container("", widget, caption, classes=[self.name])]
 
 
-class RecordedHeatmap(RecordedWidget):
-    """A live attention heatmap of a recorded run."""
-
-    def html(self, path: Path) -> str:
-        """The heatmap."""
-        return heatmap_html(read_heatmap(path))
-
-
 class RecordedTranslator(RecordedWidget):
     """A live translator from its exported weights."""
 
@@ -258,14 +203,15 @@ class RecordedTranslator(RecordedWidget):
         from attn_book.widgets import Translator  # a page without a translator should not wait for torch
 
         try:
-            return str(Translator.load(str(path)).static_html())
+            translator = Translator.load(str(path))
+            translator.writes = True
+            return str(translator.static_html())
         except (OSError, ValueError) as error:
             raise ValueError(f"recorded translator {path.name}: {error}") from error
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
-    app.add_directive("recorded-heatmap", RecordedHeatmap)
     app.add_directive("recorded-translator", RecordedTranslator)
     app.add_transform(IndexTerms)
     app.connect("builder-inited", complete_single_page)

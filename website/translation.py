@@ -90,14 +90,6 @@ def stored_messages() -> Iterator[tuple[str, str]]:
                         yield message, f"chapters/{path.name}"
 
 
-def recorded_messages() -> Iterator[tuple[str, str]]:
-    """The titles of the recorded heatmaps, which stand in no notebook."""
-    for path in sorted((ROOT / "recorded" / "results").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if {"weights", "title"} <= set(record):
-            yield record["title"], f"recorded/results/{path.name}"
-
-
 def cell_messages(path: Path) -> Iterator[tuple[str, int]]:
     """What Sphinx does not extract, each with its line: titles of exercises, as it extracts after they were numbered,
     alternative texts, as it extracts without outputs, and the labels of folded code, which are no text of a page."""
@@ -164,7 +156,7 @@ def extract_own(folder: Path) -> None:
             made.add(text, locations=[(name, line)])
         with template.open("wb") as file:
             write_po(file, made, sort_by_file=True)  # in the order of the page
-    widgets = [*widget_messages(), *stored_messages(), *recorded_messages()]
+    widgets = [*widget_messages(), *stored_messages()]
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     own = {"widgets": iter(widgets), "figures": figure_messages(), "settings": setting_messages(settings)}
     own |= {"outputs": output_messages(), "theme": ((text, "theme") for text in THEME)}

@@ -46,6 +46,7 @@ function draw({ model, el, listen }) {
   const read = make("output", { class: "attn-read", "aria-live": "polite" });
   const legend = part("legend", span("key", "0", span("ramp"), say("{weight} weight", { weight: hundredths(scale) })));
   if (linked.size) legend.append(span("key", span("mark"), say("true alignment")));
+  const arcs = makeArcs(listen, target, source, linked, point, keep);
   const gallery = make("div", { class: "attn-gallery", role: "radiogroup", "aria-label": say("head") });
   const named = title || say("Attention");
   const root = card(
@@ -53,7 +54,7 @@ function draw({ model, el, listen }) {
     say("{title}: heatmap of attention weights", { title: named }),
     part("bar", span("title", title), choosers),
     ...(heads > 1 ? [gallery] : []),
-    part("scroll", board),
+    part("views", part("scroll", board), arcs.box),
     part("foot", read, legend),
   );
 
@@ -127,6 +128,7 @@ function draw({ model, el, listen }) {
       }
     }
     pen.globalAlpha = 1;
+    arcs.draw(target.map((_, t) => source.map((_, s) => codes[first + t * source.length + s] / top)), kept());
   }
 
   // The small maps: which of them is chosen, and, where layer or theme are others than before, all of them anew.
@@ -203,6 +205,7 @@ function draw({ model, el, listen }) {
     cell.setAttribute("aria-colindex", at[1] + 1);
     cell.setAttribute("aria-selected", at[0] === kept());
     cell.setAttribute("aria-label", sentence(...at));
+    arcs.mark(t, s);
     tell();
   }
 
@@ -231,9 +234,12 @@ function draw({ model, el, listen }) {
     set("--attn-size", `${size}px`);
     set("--attn-label", `${label}px`);
     set("--attn-angle", `${-angle}rad`);
-    set("--attn-head", `${Math.ceil(tokens * Math.sin(angle)) + 12}px`);
-    set("--attn-tail", `${Math.ceil(tokens * Math.cos(angle))}px`);
-    set("--attn-wide", `${label + source.length * size + Math.ceil(tokens * Math.cos(angle)) + 32}px`);
+    const [head, tail] = [Math.ceil(tokens * Math.sin(angle)) + 12, Math.ceil(tokens * Math.cos(angle))];
+    set("--attn-head", `${head}px`);
+    set("--attn-tail", `${tail}px`);
+    set("--attn-wide", `${label + source.length * size + tail + 32}px`);
+    const inside = root.clientWidth - 30; // of the card, which may be narrower than its place
+    arcs.layout(inside - label - source.length * size - tail - 24, size, Math.max(34, head), [label, tokens + 10]);
     columns.forEach((column, i) => (column.style.left = `${(i + 0.5) * size}px`));
     Object.assign(canvas.style, { width: `${source.length * size}px`, height: `${target.length * size}px` });
     update();
@@ -249,14 +255,16 @@ function draw({ model, el, listen }) {
     return t >= 0 && s >= 0 && t < target.length && s < source.length ? [t, s] : null;
   }
 
-  const keep = (t) => put({ row: kept() === t ? -1 : t });
+  function keep(t) {
+    put({ row: kept() === t ? -1 : t });
+  }
 
-  listen(area, "pointermove", (event) => {
-    const next = locate(event);
+  function point(next) {
     if (String(next) === String(over)) return;
     over = next;
     mark();
-  });
+  }
+  listen(area, "pointermove", (event) => point(locate(event)));
   listen(area, "pointerdown", (event) => {
     over = locate(event);
     mark();

@@ -22,7 +22,7 @@ class AttentionHeatmap(StaticWidget):
     Shapes: weights as `attn_book.maps.read_maps` takes them, `(T, S)` to `(L, H, T, S)` or what other libraries
     return; source of S strings, target of T. `links` are the true alignments, pairs (source index, target index),
     whose cells are outlined. `layer` and `head`, counted from 0, are shown first. If there are several heads, small
-    maps show all heads of the layer.
+    maps show all heads of the layer. Where the card is much wider than the map, arcs beside it show the same weights.
 
     The traits `layer`, `head` and `row` (the selected query, −1 for none) are synced, to observe and to link. Weights
     are stored as whole steps of the greatest one, `scale`: 65,535 steps for up to 16,384 weights, otherwise 255, so a
@@ -33,7 +33,7 @@ class AttentionHeatmap(StaticWidget):
         ValueError: if an argument, or a value that a trait is set to, does not fit. The message names it.
     """
 
-    _esm = Joined("page.js", "heatmap.js")
+    _esm = Joined("page.js", "heatmap_arcs.js", "heatmap.js")
     _css = Joined("page.css", "heatmap.css")
     _said = ("title", "layers")
 

@@ -210,8 +210,7 @@ function draw({ model, listen }) {
       const cells = Array.from({ length: size }, (_, slot) =>
         span(`slot ${slot < filled ? "attn-full" : ""} ${now.written.has(`${block}:${slot}`) ? "attn-fresh" : ""}`),
       );
-      const letters = owners.length > 2 ? `${owners[0]}…` : owners.join(""); // the badge has their number
-      const head = part("head", span("number", block), span("owners", letters));
+      const head = part("head", span("number", block), span("owners", owners.join("")));
       const badge = count > 1 ? [span("badge", count)] : [];
       const box = part("block", head, part("slots", ...cells), ...badge);
       box.classList.toggle("attn-free", !count);
@@ -292,7 +291,9 @@ function draw({ model, listen }) {
     [paged, whole].forEach((parts, k) => {
       const segments = parts.filter(([, n]) => n).map(([names, n]) => {
         const owners = names ? names.split(", ") : [];
-        const segment = span(names ? "full" : "rest", n / all > 0.016 * (owners.length + 1) ? owners.join("") : "");
+        const letters = n / all > 0.016 * (owners.length + 1) ? owners.join("") : "";
+        // Letters across the colours of several requests could not be read: they stand on paper.
+        const segment = span(names ? "full" : "rest", letters && owners[1] ? span("letters", letters) : letters);
         if (names) segment.style.setProperty("--attn-fill", fill(owners));
         segment.style.width = `${(100 * n) / all}%`;
         return segment;

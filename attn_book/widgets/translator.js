@@ -1,6 +1,8 @@
 // A sentence is typed, and the model translates it here: word by word, with its attention; words can be forced.
 
-const [LONGEST, PAUSE] = [60, 160]; // tokens of a translation; milliseconds between two words that appear
+// Tokens of a translation; milliseconds between two words that appear, and where a line runs from each to where it looks.
+const [LONGEST, PAUSE, TRACED] = [60, 160, 560];
+const SEEN = "attention book, the translator has written"; // in a tab, the first translation is written once
 
 function draw({ model, el, listen, signal }) {
   const engine = openTranslator(model.get("exported"));
@@ -66,6 +68,7 @@ function draw({ model, el, listen, signal }) {
   let [revealed, timer] = [0, 0]; // how much of it shows, and what brings the next word
   let ramp = null; // the colours, once the widget is on the page
   let [open, jump] = [-1, -1]; // the word whose alternatives show, and the one that is to have the focus
+  let [isDue, isTraced] = [Boolean(model.get("writes")), false]; // the first sentence is to be written; it is being written
 
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
@@ -85,7 +88,7 @@ function draw({ model, el, listen, signal }) {
     else translation = greedy(engine, memory, options);
     took = performance.now() - began;
     written = translation.finished ? [...translation.tokens, engine.eos] : translation.tokens;
-    [revealed, open] = [from, -1];
+    [revealed, open, isTraced] = [from, -1, false];
     map.fill([...said, "<eos>"].map(shown), written.map((_, t) => named(t)));
     fit();
     reveal();
@@ -124,6 +127,38 @@ function draw({ model, el, listen, signal }) {
     one();
     if (revealed < written.length) timer = setTimeout(play, PAUSE);
   }
+  // Write the first sentence once, when it comes into view; whatever the reader does shows all of it at once.
+  function begin() {
+    isDue = false;
+    try {
+      if (sessionStorage.getItem(SEEN)) return;
+      sessionStorage.setItem(SEEN, "yes");
+    } catch {} // a browser may forbid it
+    [revealed, isTraced] = [0, true];
+    trace();
+  }
+  function trace() {
+    if (!isTraced) return;
+    if (revealed === written.length) return finish();
+    one();
+    runLine();
+    timer = setTimeout(trace, TRACED);
+  }
+  function runLine() {
+    const row = weightsOf(settings.view)[revealed - 1];
+    map.trace(revealed - 1, row.indexOf(Math.max(...row)));
+  }
+  function finish() {
+    isDue = false;
+    if (!isTraced) return;
+    isTraced = false;
+    map.trace(-1);
+    all();
+  }
+  const inView = new IntersectionObserver(([{ isIntersecting }]) => isDue && isIntersecting && begin());
+  for (const event of ["pointerdown", "keydown"]) window.addEventListener(event, finish, { capture: true, signal });
+  for (const event of ["pointermove", "focusin", "input"]) root.addEventListener(event, finish, { capture: true, signal });
+
   function stepOn() {
     if (isStale()) return send(one);
     if (revealed === written.length) revealed = 0;
@@ -254,6 +289,11 @@ function draw({ model, el, listen, signal }) {
     followSentence(); // it may have changed before the widget came onto the page
     fit();
     update();
+    if (isPrinted() || still.matches) finish();
+    const { top, bottom } = line.line.getBoundingClientRect();
+    if (isDue && bottom > 0 && top < innerHeight) begin();
+    else if (isDue) inView.observe(line.line);
+    else if (isTraced) runLine();
   }
 
   // Show what else may stand in the place of a word, or no longer.
@@ -276,7 +316,7 @@ function draw({ model, el, listen, signal }) {
     );
   }
   send(all);
-  signal.addEventListener("abort", () => clearTimeout(timer));
+  signal.addEventListener("abort", () => [clearTimeout(timer), inView.disconnect()]);
   return { root, traits: ["sentence"], update: followSentence, layout };
 }
 

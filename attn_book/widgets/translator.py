@@ -37,6 +37,9 @@ class Translator(StaticWidget):
     weights have a row for each word of the translation and are the mean over the heads. Without an example for the
     sentence, the picture shows only the sentence.
 
+    Where `writes` is set, the first translation is written word by word when it comes into view, with a line from each
+    word to the one it attends to: once, and until the reader does something. For a page's first widget.
+
     Raises:
         ValueError: if an argument, or a value that `sentence` is set to, does not fit. The message names it.
     """
@@ -51,6 +54,7 @@ class Translator(StaticWidget):
 
     exported = traitlets.TraitType[Any, Any]({}).tag(sync=True, static=True)
     sentence = traitlets.TraitType[Any, Any]("").tag(sync=True, static=True)
+    writes = traitlets.Bool(False).tag(sync=True, static=True)
 
     def __init__(self, exported: dict[str, Any], sentence: str = SENTENCE) -> None:
         _check_exported(exported)

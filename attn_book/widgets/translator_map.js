@@ -4,9 +4,10 @@
 function makeMap(listen, point) {
   const board = make("div", { class: "attn-board", role: "table", "aria-label": TEXT.map });
   const box = make("div", { class: "attn-scroll" }, board);
+  const line = make("svg", { class: "attn-trace", "aria-hidden": true });
   let [rows, columns, cells] = [[], [], []];
 
-  const line = (...children) => make("div", { class: "attn-line", role: "row" }, ...children);
+  const rowOf = (...children) => make("div", { class: "attn-line", role: "row" }, ...children);
   const heading = (role, name, token) => make("div", { class: `attn-${name}`, role }, make("span", {}, shown(token)));
 
   // A row for each word of the translation, a column for each of the sentence: what is seen of it comes later.
@@ -17,7 +18,7 @@ function makeMap(listen, point) {
     cells = target.map(() => source.map(() => make("div", { class: "attn-square", role: "cell" }, number())));
     const corner = make("div", { class: "attn-corner", role: "columnheader" });
     corner.append(make("span", {}, TEXT.across), make("span", {}, TEXT.down));
-    board.replaceChildren(line(corner, ...columns), ...rows.map((row, t) => line(row, ...cells[t])));
+    board.replaceChildren(rowOf(corner, ...columns), ...rows.map((row, t) => rowOf(row, ...cells[t])));
     board.style.setProperty("--attn-columns", source.length);
   }
 
@@ -37,8 +38,22 @@ function makeMap(listen, point) {
     columns.forEach((column, k) => column.classList.toggle("attn-on", k === s));
   }
 
+  // A line from a word along its row to the cell of its greatest weight, and up to the word that it attends to.
+  function trace(t, s) {
+    mark(t, s);
+    line.remove();
+    if (t < 0) return;
+    const [row, square, column] = [rows[t], cells[t][s], columns[s]];
+    const [x, y] = [square.offsetLeft + square.offsetWidth / 2, square.offsetTop + square.offsetHeight / 2];
+    const [left, top] = [row.offsetLeft + row.offsetWidth - 6, column.offsetTop + column.offsetHeight - 3];
+    const path = make("path", { d: `M${left} ${y}H${x - 6}Q${x} ${y} ${x} ${y - 6}V${top}`, pathLength: 1 });
+    line.replaceChildren(path, make("circle", { cx: x, cy: top, r: 3.5 }));
+    board.append(line);
+  }
+
   // Cells as large as the width allows, within reason; what does not fit scrolls inside its box.
   function layout(width, isPrinted) {
+    line.remove();
     const longest = Math.max(...columns.map(({ firstChild }) => firstChild.offsetWidth));
     const fits = (tail) => Math.floor((width - rows[0].offsetWidth - tail) / columns.length);
     const slanted = fits(longest * Math.SQRT1_2);
@@ -63,7 +78,7 @@ function makeMap(listen, point) {
     point(t < 0 ? null : [t, cells[t].indexOf(square)]);
   });
   listen(board, "pointerleave", ({ pointerType }) => pointerType === "mouse" && point(null));
-  return { box, fill, draw, mark, layout };
+  return { box, fill, draw, mark, trace, layout };
 }
 
 // For each of the model's heads a small map to show in the large one, and a box that switches the head off.

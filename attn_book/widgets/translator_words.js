@@ -25,8 +25,14 @@ function makeWords(listen, { point, toggle, choose }) {
       word.tabIndex = t === at ? 0 : -1;
       return word;
     });
-    line.replaceChildren(...buttons);
-    if (isHeld) buttons[at].focus({ preventScroll: true });
+    // A word that stays is not drawn anew: it would lose the click or the focus that it is just getting.
+    const there = [...line.children];
+    if (there.length !== buttons.length || there.some((word, t) => word.textContent !== buttons[t].textContent)) {
+      line.replaceChildren(...buttons);
+    } else {
+      there.forEach((word, t) => [...buttons[t].attributes].forEach(({ name, value }) => word.setAttribute(name, value)));
+    }
+    if (isHeld) line.children[at].focus({ preventScroll: true });
   }
 
   // The tokens that may stand in the place of the word that is open: `id`, `text`, probability `p`, whether it is `taken`.

@@ -35,7 +35,7 @@ EDGES = """() => ["p:not(.predicted)", ":is(.highlight, figure, .attn-card)"].fl
   const edges = {};
   for (const e of document.querySelectorAll(`article ${kind}`)) {
     const { width, right } = e.getBoundingClientRect();
-    const boxes = ".admonition:not(.hide), .attn-card, .sd-card, dd, figcaption, li, table, summary, .recorded-caption";
+    const boxes = ".admonition:not(.hide), .attn-card, .sd-card, .way, dd, figcaption, li, table, summary, .recorded-caption";
     if (!width || e.parentElement.closest(`${boxes}, .caption`)) continue;
     (edges[Math.round(right)] ??= []).push(`${e.className || e.tagName} ${e.textContent.slice(0, 40)}`);
   }

@@ -42,6 +42,15 @@ def test_a_page_in_firefox(firefox, address, path):
     assert len(firefox.find(".attn-static .attn-card")) == len(site.parsed(path).select(".attn-static"))
 
 
+def test_a_way_is_followed_in_firefox(firefox):
+    """From a disk, where each page has a memory of its own."""
+    firefox.open(f"{site.HTML.as_uri()}/", "chapters/11_kv_cache.html?way=inference")
+    (following,) = firefox.until(lambda: firefox.find(".right-next[href*=way]"))
+    following.show()
+    following.click()
+    firefox.until(lambda: firefox.find(".way-bar") and "12_serving" in firefox.evaluate("() => location.href"))
+
+
 def test_widgets_are_drawn_and_answer_in_firefox(firefox, tmp_path):
     body = "".join(sample(name).static_html() for name in drawn.USES)
     html = f'<!doctype html><html data-theme="light"><meta charset="utf-8"><title>t</title><body>{body}</body></html>'

@@ -50,6 +50,10 @@ def test_one_walks_from_page_to_page(page, unpacked):
     assert "The Transformer" in page.locator("article h1").inner_text()
     page.locator(".prev-next-area a.right-next").click()
     page.wait_for_url("**/chapters/08_looks.html")
+    page.goto((unpacked / "chapters" / "11_kv_cache.html").as_uri() + "?way=inference")
+    page.locator(".right-next[href*=way]").click()
+    page.wait_for_url("**/chapters/12_serving.html?way=inference")
+    page.locator(".way-bar").wait_for()
     assert page.errors == []
 
 

@@ -100,6 +100,27 @@ def test_a_click_keeps_a_row_and_dims_the_others(show):
         assert kept() == [True] * 3
 
 
+def test_arcs_beside_a_map_are_linked_with_it(show):
+    with show(heatmap(WEIGHTS[0, 0]).static_html()) as page:
+        arc, on = page.locator(".attn-lit"), page.locator(".attn-arcs .attn-on")
+        page.mouse.move(*cell(page, 1, 2, SHAPE))
+        middle = """e => {
+          const [at, box] = [e.getPointAtLength(e.getTotalLength() / 2), e.ownerSVGElement.getBoundingClientRect()];
+          return [box.x + at.x, box.y + at.y];
+        }"""
+        assert on.all_text_contents() == ["chat", "cat"]
+        place = arc.evaluate(middle)
+        page.mouse.move(1, 1)
+        assert on.count() == 0
+        page.mouse.move(*place)
+        assert read(page).startswith("chat → cat: 0.93") and page.locator(".attn-hover").is_visible()
+        page.mouse.move(1, 1)
+        page.locator(".attn-cell").press("ArrowDown")
+        assert on.all_text_contents() == ["chat", "the"]
+        page.set_viewport_size({"width": 375, "height": 800})
+        page.wait_for_selector(".attn-arcs", state="hidden")
+
+
 @pytest.mark.parametrize(
     ("names", "label", "said"),
     [

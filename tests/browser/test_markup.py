@@ -207,10 +207,6 @@ INDEX = """
 <img src=x onerror=h()> & more
 ==============================
 
-.. recorded-heatmap:: heatmap.json
-
-   A caption <b id=evil>.
-
 .. recorded-translator:: translator.json
 
    Another <svg onload=h() id=evil>.
@@ -218,12 +214,10 @@ INDEX = """
 
 
 def test_what_the_books_extension_takes_from_files_and_pages_is_text(browser, tmp_path):
-    weights = np.eye(len(MARKUP)).tolist()
-    shown = {"title": MARKUP[2], "source": MARKUP, "target": MARKUP, "weights": weights, "links": [[0, 0]]}
     source, target = Vocab([[*SENTENCE.split(), *as_words(MARKUP)]]), Vocab([as_words(MARKUP)])
     exported = widgets.Translator.of(untrained(source, target), source, target).exported
     files = {"conf.py": CONF, "index.rst": INDEX}
-    files |= {"heatmap.json": json.dumps(shown), "translator.json": json.dumps(exported)}
+    files |= {"translator.json": json.dumps(exported)}
     for name, content in files.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(tmp_path), str(tmp_path / "out")]
@@ -233,10 +227,9 @@ def test_what_the_books_extension_takes_from_files_and_pages_is_text(browser, tm
     page.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
     page.add_init_script("window.h = window.alert = window.confirm = window.prompt = () => { window.hit = true; };")
     page.goto((tmp_path / "out" / "index.html").as_uri())
-    assert page.locator(".attn-card").count() == 2
+    assert page.locator(".attn-card").count() == 1
     # A page is called what its author calls it.
     assert [fault for fault in page.evaluate(FAULTS) if not fault.startswith("title: ")] == []
     said = page.locator("body").evaluate("e => e.textContent")
-    for text in (MARKUP[2], MARKUP[0], "A caption <b id=evil>.", "Another <svg onload=h() id=evil>."):
-        assert text in said
+    assert "Another <svg onload=h() id=evil>." in said
     page.close()

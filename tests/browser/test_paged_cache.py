@@ -187,3 +187,21 @@ def test_pointing_shows_what_belongs_together(show):
         assert lit(page) == ([20], []) and note.inner_text() == "Block 20 is free."
         page.mouse.move(1, 1)
         assert lit(page) == ([], [])
+
+
+CLIPPED = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+GAPS = """all => all.flatMap((input) => {
+  const [label, own, value] = [input.previousSibling, input, input.nextSibling].map((e) => e.getBoundingClientRect());
+  return [own.left - label.right, value.left - own.right];
+})"""
+
+
+@pytest.mark.parametrize("width", [900, 375])
+def test_letters_stand_clear_of_colours_and_labels_of_sliders(show, width):
+    events = [["start", "A", 12], *(["fork", "A", name] for name in "CD")]
+    with show(PagedCacheExplorer(events, step=3).static_html(), width=width) as page:
+        letters = page.locator(".attn-owners:not(:empty), .attn-letters")
+        assert set(letters.all_inner_texts()) == {"ACD"} and letters.evaluate_all(CLIPPED) == []
+        paper = page.locator(".attn-letters").evaluate("e => getComputedStyle(e).backgroundColor")
+        assert paper == "rgb(255, 255, 255)", "not the colours of three requests"
+        assert min(page.locator(".attn-slider input").evaluate_all(GAPS)) >= 10

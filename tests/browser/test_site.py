@@ -96,29 +96,70 @@ def test_the_place_is_kept(visit):
     assert seen.wrong == []
 
 
+# Whether the line ends at the word that is marked above the map.
+REACHES = """() => {
+  const place = (name) => document.querySelector(name).getBoundingClientRect();
+  const [end, word] = [place(".attn-trace circle"), place(".attn-column.attn-on")];
+  return word.left <= end.left && end.right <= word.right;
+}"""
+
+
+def test_the_first_page_writes_its_sentence_once(visit, address):
+    """A line runs from each word to the one attended to; nothing moves out of place, and whatever one does ends it."""
+    still = visit("index.html", reduced_motion="reduce").page.locator(".attn-word:not(.attn-later)")
+    whole = still.all_inner_texts()
+    page = visit("reference/notation.html", apart=True).page
+    page.clock.install(time=0)
+    page.clock.pause_at(60_000)
+    page.goto(address + "index.html")
+    shown, box = page.locator(".attn-word:not(.attn-later)"), page.locator(".attn-translator").bounding_box()
+    for count in range(1, 5):
+        assert shown.all_inner_texts() == whole[:count]
+        assert page.locator(".attn-row.attn-on").inner_text() == whole[count - 1] and page.evaluate(REACHES)
+        assert page.locator(".attn-translator").bounding_box() == box
+        page.clock.run_for(560)
+    page.keyboard.press("Shift")
+    assert shown.all_inner_texts() == whole and not page.locator(".attn-trace").count()
+    page.reload()
+    assert shown.all_inner_texts() == whole, "it does not start again"
+
+
+LABELS = """svg => Math.min(...[...svg.querySelectorAll("text")].map((e) => parseFloat(getComputedStyle(e).fontSize)))
+  * svg.clientWidth / svg.viewBox.baseVal.width"""
+
+
+def test_the_map_has_the_arrows_of_the_chapters_and_a_way_is_followed_with_next(visit):
+    seen = visit("index.html")
+    page = seen.page
+    for number, needed in ((20, {4, 7, 11, 19}), (1, set())):  # as their "You need" says
+        page.locator(f".lying .c{number}").focus()
+        arrows = page.locator(f".lying .arrow.to{number}")
+        shown = arrows.evaluate_all("all => all.map((e) => [e.className.baseVal, getComputedStyle(e).opacity])")
+        assert {int(re.search(r"of(\d+)", name)[1]) for name, opacity in shown if opacity == "1"} == needed
+    page.set_viewport_size({"width": 375, "height": 812})
+    assert not page.locator(".lying").is_visible() and page.locator("svg.upright").evaluate(LABELS) >= 9
+    stops = page.locator("#way-inference li").count()
+    page.locator("#way-inference li a").first.click()
+    for stop in range(1, stops + 1):
+        page.locator(f".way-bar:has-text('stop {stop} of {stops}')").wait_for()
+        if stop == 1:  # from where its last section ends
+            (onwards,) = page.locator("p.way-on a[href*='/10_flash']").evaluate_all("all => all.map((e) => e.href)")
+            assert page.locator(".right-next").get_attribute("href") == onwards
+        page.locator(".right-next").click()
+    page.wait_for_url("**/index.html#a-map-and-three-ways")
+    page.locator(".lying .c21, .upright .c21").locator("visible=true").click()
+    page.get_by_role("link", name="Back to 18. The next word").click()
+    page.get_by_role("button", name="Leave this way").click()
+    page.locator(".right-next[href='19_pictures.html']").wait_for()
+    assert not page.locator(".way-bar").count()
+    assert [fault for fault in seen.wrong if not fault.startswith("failed: ")] == []  # fonts, on leaving
+
+
 def test_a_chosen_theme_is_kept(visit):
     page = visit("index.html").page
     turn_dark(page)
     page.reload()
     assert theme(page) == "dark"
-
-
-@pytest.mark.parametrize("width", [1280, 320])
-def test_the_landing_heatmap_is_live(visit, width):
-    seen = visit("index.html", width=width)
-    widget = seen.page.locator(".recorded-heatmap .attn-heatmap")
-    widget.wait_for()
-    reading = widget.locator("output")
-    widget.locator("[role=gridcell]").focus()
-    said = []
-    for key in ("ArrowRight", "ArrowDown", "End", "Home"):
-        seen.page.keyboard.press(key)
-        said.append(reading.text_content())
-    widget.locator("canvas").hover(position={"x": 12, "y": 12})
-    said.append(reading.text_content())
-    assert len(set(said)) == 5 and all("→" in text and re.search(r"\d\.\d\d", text) for text in said)
-    assert seen.page.locator(".recorded-heatmap img").count() == 0  # the picture made way
-    assert seen.wrong == []
 
 
 @pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/07_transformer.html"])
@@ -135,7 +176,7 @@ def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     assert seen.wrong == []
 
 
-def test_without_scripts_the_heatmap_is_a_picture(visit):
+def test_without_scripts_a_widget_is_a_picture(visit):
     page = visit("index.html", java_script_enabled=False).page
-    picture = page.locator(".recorded-heatmap img.attn-picture")
+    picture = page.locator(".recorded-translator img.attn-picture")
     assert picture.is_visible() and "Greatest weights" in picture.get_attribute("alt")

@@ -18,7 +18,7 @@ PAGES = sorted(
 NAMES = {"BibTeX", "Binder", "Colab", "Ctrl", "Ctrl+K", "CC BY 4.0", ".ipynb", ".md", ".pdf"}
 # Code, what it printed, formulas without words, papers; widgets have tests of their own, in the browser.
 NOT_PROSE = "pre, code, script, style, .math, .attn-static, .headerlink, .citation, [lang=en]"
-INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub"}
+INLINE = {"em", "strong", "a", "span", "b", "i", "sup", "sub", "text", "tspan"}
 # Said by Sphinx and sphinx-exercise, which have catalogues of their own.
 OTHERS = re.compile(r"^(?:(?:Solution to )?Exercise|Fig\.|Table) [\d.]+")
 each = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())
