@@ -68,7 +68,9 @@ def test_what_a_page_points_at_inside_the_site_is_there(page):
 
 @each
 def test_pictures_have_alt_text(page):
-    assert [str(image)[:80] for image in site.parsed(page).select("article img") if not image.get("alt", "").strip()] == []
+    assert [
+        str(image)[:80] for image in site.parsed(page).select("article img") if not image.get("alt", "").strip()
+    ] == []
 
 
 def scripted(page):

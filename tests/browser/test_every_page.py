@@ -35,8 +35,8 @@ EDGES = """() => ["p:not(.predicted)", ":is(.highlight, figure, .attn-card)"].fl
   const edges = {};
   for (const e of document.querySelectorAll(`article ${kind}`)) {
     const { width, right } = e.getBoundingClientRect();
-    const boxes = ".admonition:not(.hide), .attn-card, .sd-card, .way, dd, figcaption, li, table, summary, .recorded-caption";
-    if (!width || e.parentElement.closest(`${boxes}, .caption`)) continue;
+    const boxes = ".admonition:not(.hide), .attn-card, .sd-card, .way, dd, figcaption, li, table, summary, .caption";
+    if (!width || e.parentElement.closest(`${boxes}, .recorded-caption`)) continue;
     (edges[Math.round(right)] ??= []).push(`${e.className || e.tagName} ${e.textContent.slice(0, 40)}`);
   }
   const found = Object.values(edges).sort((a, b) => a.length - b.length);
