@@ -105,15 +105,6 @@ def test_the_seed_decides_and_the_size_of_train_changes_nothing_else(local):
     assert (small.train, small.valid, small.test) == (found.train[:100], found.valid, found.test)
 
 
-def test_none_takes_all_that_is_left(local):
-    local(GOOD)
-    found = tatoeba_corpus(train=None, valid=20, test=30, max_words=5)
-    held = set(sentences(found.valid + found.test))
-    pairs = {Pair(*map(tokenize, line.split("\t"))) for line in made_up()}
-    assert set(found.train) == {p for p in pairs if len(p.target) <= 5 and held.isdisjoint(sentences([p]))}
-    check_parts(found)
-
-
 def test_more_than_the_archive_has(local):
     local(GOOD)
     with pytest.raises(ValueError, match=r"train: expected at most 600.* 600 pairs of at most 5 words.*got 601"):

@@ -70,14 +70,6 @@ def test_a_failing_cell_leaves_the_file_alone(execute, tmp_path, capsys):
     assert path.read_bytes() == before
 
 
-def test_a_notebook_runs_in_its_own_folder(execute, tmp_path):
-    path = tmp_path / "trial.ipynb"
-    path.write_text(json.dumps(notebook(source="import os\nos.path.basename(os.getcwd())")), encoding="utf-8")
-    assert execute.main([str(path)]) == 0
-    (output,) = nbformat.read(path, as_version=4).cells[1].outputs
-    assert output["data"]["text/plain"] == repr(tmp_path.name)
-
-
 def test_finished_progress_bars_are_dropped_and_warnings_kept(execute):
     def stderr(text):
         return {"output_type": "stream", "name": "stderr", "text": text}

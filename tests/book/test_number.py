@@ -1,6 +1,5 @@
 """The chapters' numbers: files follow the table of contents."""
 
-import pytest
 import yaml
 
 from tests.book.built_site import ROOT
@@ -19,9 +18,3 @@ def test_an_inserted_chapter_moves_those_behind_it():
     text = "[Chapter 2](02_b), [2](02_b) and [chapter 0](chapters/00_new), but 02_bc; quizzes/02_b.json"
     numbered = "[Chapter 3](03_b), [3](03_b) and [chapter 2](chapters/02_new), but 02_bc; quizzes/03_b.json"
     assert number.numbered(text, names) == numbered
-
-
-@pytest.mark.parametrize("stems", [("01_a", "two"), ("01_a", "02_a")])
-def test_names_that_cannot_be_numbered_are_refused(stems):
-    with pytest.raises(ValueError, match="_toc.yml"):
-        number.renamed({"parts": [{"numbered": True, "chapters": [{"file": f"chapters/{stem}"} for stem in stems]}]})

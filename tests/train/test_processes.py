@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -29,12 +27,10 @@ from attn_book.pretrain import (
     class_loss,
     masked_loss,
 )
-from attn_book.tatoeba import tatoeba_corpus
 from attn_book.train import distributed, fit, resume, target_loss
 from attn_book.train.checkpoint import load
 from attn_core.seq2seq import BahdanauDecoder, Encoder, Seq2Seq
 from attn_core.transformer import SegmentEncoder, Transformer, TransformerConfig
-from recorded import scale
 
 pytestmark = pytest.mark.skipif(not torch_distributed.is_available(), reason="needs torch.distributed")
 
@@ -141,23 +137,6 @@ def test_a_process_that_fails_ends_both_and_one_goes_on(tmp_path):
     assert_same(found(run()), found(run(seed=1, checkpoint=tmp_path / "stopped", checkpoint_every=4)))
 
 
-def test_the_recorded_program_in_two_processes(tmp_path, monkeypatch):
-    numbers = "one two three four five six seven eight nine ten".split()
-    with zipfile.ZipFile(tmp_path / "fra-eng.zip", "w") as archive:
-        archive.writestr("fra.txt", "".join(f"{a} {b}.\tUn {a} {b}.\n" for a in numbers for b in numbers))
-    monkeypatch.setenv("ATTN_CORE_DATA", str(tmp_path))
-    monkeypatch.setattr(scale, "tatoeba_corpus", partial(tatoeba_corpus, valid=0, test=4))
-    options = ["--pairs", "33", "--batch-size", "8", "--epochs", "2", "--model-dim", "16"]
-    options += ["--num-layers", "1", "--feed-forward-dim", "16", "--dropout", "0", "--beam-size", "2"]
-    scale.main([str(tmp_path / "one"), *options])
-    launched = launch(__file__, "scale", str(tmp_path / "two"), *options)
-    assert launched.returncode == 0, launched.stderr
-    one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
-    assert len(one["losses"]) == 10 and two["losses"] == pytest.approx(one["losses"], abs=1e-4)
-    assert (one["processes"], two["processes"]) == (1, 2) and one["parameters"] == two["parameters"]
-    assert (tmp_path / "two" / "checkpoint.safetensors").exists()
-
-
 def process(task, folder):
     """One of two processes."""
     if task == "stop":
@@ -188,9 +167,5 @@ def process(task, folder):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "scale":
-        scale.tatoeba_corpus = partial(tatoeba_corpus, valid=0, test=4)
-        scale.main(sys.argv[2:])
-        sys.exit()
     with distributed.process_group():
         process(sys.argv[1], Path(sys.argv[2]))
