@@ -57,7 +57,8 @@ def test_the_settings_are_the_book_s_own_but_for_language_and_address(translatio
     assert made["sphinx"]["config"].pop("locale_dirs") == [str(locale)]
     plain = json.loads(json.dumps(settings()))
     plain["sphinx"]["config"].pop("language")
-    plain["sphinx"]["local_extensions"] = dict.fromkeys(plain["sphinx"]["local_extensions"], f"{ROOT}/website")
+    paths = plain["sphinx"]["local_extensions"]
+    paths.update({name: str(ROOT / path) for name, path in paths.items()})
     assert made == plain
 
 
