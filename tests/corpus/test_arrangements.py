@@ -114,10 +114,3 @@ def test_noise_changes_nothing_that_is_recognised():
 def test_bad_input_is_named(name, options):
     with pytest.raises(ValueError, match=f"^{name}: expected"):
         draw_arrangements(**{"count": 3} | options)
-
-
-def test_pictures_of_another_size_are_refused():
-    with pytest.raises(ValueError, match="^images: expected"):
-        recognise(torch.zeros(1, 3, 48, 48))
-    with pytest.raises(ValueError, match="^images: expected 300"):
-        judged(DRAWN.images[:2], DRAWN)
