@@ -67,6 +67,7 @@ function draw({ model, el, listen, signal }) {
   let [translation, written, took] = [null, [], 0]; // the translation, its tokens with <eos>, and the milliseconds it took
   let [revealed, timer] = [0, 0]; // how much of it shows, and what brings the next word
   let ramp = null; // the colours, once the widget is on the page
+  let pointed = null; // the cell, or as [word, −1] the word, that the pointer or the focus is at
   let [open, jump] = [-1, -1]; // the word whose alternatives show, and the one that is to have the focus
   let [isDue, isTraced] = [Boolean(model.get("writes")), false]; // the first sentence is to be written; it is being written
 
@@ -88,7 +89,7 @@ function draw({ model, el, listen, signal }) {
     else translation = greedy(engine, memory, options);
     took = performance.now() - began;
     written = translation.finished ? [...translation.tokens, engine.eos] : translation.tokens;
-    [revealed, open, isTraced] = [from, -1, false];
+    [revealed, open, isTraced, pointed] = [from, -1, false, null];
     map.fill([...said, "<eos>"].map(shown), written.map((_, t) => named(t)));
     fit();
     reveal();
@@ -262,12 +263,13 @@ function draw({ model, el, listen, signal }) {
     map.draw(weights, revealed, top, ramp.map((bytes) => `rgb(${bytes.slice(0, 3)})`));
     heads.draw(weightsOf, revealed, settings.off, settings.view, ramp);
     scale.textContent = TEXT.greatest(hundredths(top));
-    read(null);
+    read(pointed);
   }
 
   // What a cell holds, or the greatest weights of a row; else how to read them.
   function read(cell) {
-    const [t, s] = cell ?? [open, -1];
+    pointed = cell;
+    const [t, s] = cell && cell[0] < revealed ? cell : [open, -1];
     map.mark(t, s);
     reading.classList.toggle("attn-hint", t < 0);
     if (t < 0) return (reading.textContent = TEXT.hint);
