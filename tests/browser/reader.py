@@ -78,9 +78,9 @@ HANDLERS = """() => [...document.querySelectorAll("*")]
     .map((e) => e.outerHTML.slice(0, 100))"""
 
 BROKEN = """async () => {  // those too that wait until they are near
-  const images = [...document.images].map((image) => Object.assign(image, { loading: "eager" }));
-  await Promise.all(images.map((image) => image.decode().catch(() => null)));
-  return images.filter((image) => !image.naturalWidth && !image.hidden).map((image) => `a broken picture: ${image.src.slice(0, 100)}`);
+  const images = [...document.images].filter((image) => !image.hidden);
+  await Promise.all(images.map((image) => Object.assign(image, { loading: "eager" }).decode().catch(() => null)));
+  return images.filter((image) => !image.naturalWidth).map((image) => `a broken picture: ${image.src.slice(0, 100)}`);
 }"""
 FORMULAS = """() => {
   const bad = "article .math:not(:has(mjx-container)), mjx-merror, [data-mjx-error]";
