@@ -1,5 +1,5 @@
 """The book's Sphinx extension: drops scripts that pages do not use, demands alt text, enters terms
-into the index, writes the sitemap, builds recorded widgets."""
+into the index, writes the sitemap, builds the first page's translator."""
 
 from __future__ import annotations
 
@@ -166,48 +166,28 @@ class IndexTerms(SphinxTransform):
             parent.insert(at, [entry, nodes.inline("", "", link, ids=[place])])
 
 
-class RecordedWidget(SphinxDirective):
-    """A live widget from a recorded file: its path is the argument, its caption the body."""
+class RecordedTranslator(SphinxDirective):
+    """A live translator from its exported weights: their path is the argument, its caption the body."""
 
     required_arguments = 1
     final_argument_whitespace = True
     has_content = True
 
-    def html(self, path: Path) -> str:
-        """Return the widget as self-contained HTML.
-
-        Raises:
-            ValueError: if the file does not fit, which stops the build.
-            OSError: if the file cannot be read, which stops the build.
-        """
-        raise NotImplementedError
-
     def run(self) -> Sequence[nodes.Node]:
-        """Put the widget and its caption into a container that is named after the directive."""
+        """Put the translator and its caption into a container that is named after the directive."""
+        from attn_book.widgets import Translator  # a page without a translator should not wait for torch
+
         relative, absolute = self.env.relfn2path(self.arguments[0])
         self.env.note_dependency(relative)
         try:
-            widget = nodes.raw("", self.html(Path(absolute)), format="html")
+            translator = Translator.load(absolute)
         except (OSError, ValueError) as error:
-            raise self.error(str(error)) from error
+            raise self.error(f"recorded translator {relative}: {error}") from error
+        translator.writes = True
+        widget = nodes.raw("", str(translator.static_html()), format="html")
         caption = nodes.container(classes=["recorded-caption"])
         self.state.nested_parse(self.content, self.content_offset, caption)
         return [nodes.container("", widget, caption, classes=[self.name])]
-
-
-class RecordedTranslator(RecordedWidget):
-    """A live translator from its exported weights."""
-
-    def html(self, path: Path) -> str:
-        """The translator."""
-        from attn_book.widgets import Translator  # a page without a translator should not wait for torch
-
-        try:
-            translator = Translator.load(str(path))
-            translator.writes = True
-            return str(translator.static_html())
-        except (OSError, ValueError) as error:
-            raise ValueError(f"recorded translator {path.name}: {error}") from error
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
