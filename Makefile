@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext catalogues book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -26,6 +26,7 @@ AS_threads := OMP_NUM_THREADS=2
 PERTURBED ?= noise:1 noise:2 noise:3 seed:1 seed:2 seed:3 seed:4 seed:5
 # For translations: which language, and where its catalogues are.
 LANGUAGE ?=
+LANGUAGES := $(notdir $(wildcard locale/*))
 LOCALE ?= locale
 # Jupyter must find the kernel of .venv before any that the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
@@ -164,6 +165,9 @@ gettext: setup  ## every sentence of the book, for translators, into _build/gett
 	@cp -r _build/words/_build/gettext _build/gettext && rm -rf _build/gettext/_static
 	@$(PY) website/translation.py extract --templates _build/gettext
 
+catalogues: gettext  ## bring the catalogues of a language up to date and say what is left (LANGUAGE=zh_CN)
+	@$(PY) website/translation.py update --language $(LANGUAGE)
+
 book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
 	@$(PY) website/vendor_mathjax.py
 	@mkdir -p _build/$(LANGUAGE)
@@ -187,6 +191,9 @@ test-translation: gettext  ## a made-up language, in which nothing may be left i
 	@$(PY) website/translation.py pseudo --templates _build/gettext --locale _build/locale
 	@$(MAKE) --no-print-directory book-in LANGUAGE=xx LOCALE=_build/locale
 	$(PY) -m pytest -q tests/translation
+	@for language in $(LANGUAGES); do \
+		$(PY) website/translation.py update --language $$language && $(MAKE) --no-print-directory book-in LANGUAGE=$$language || exit 1; \
+	done
 
 linkcheck: setup  ## follow every link that leaves the site
 	@.venv/bin/jupyter-book build . --builder linkcheck -q
@@ -205,8 +212,13 @@ epub: book  ## the built site as an EPUB into _build (needs Chromium)
 fresh:
 	@rm -rf _build/html _build/singlehtml _build/.doctrees
 
-release: fresh book pdf epub  ## zip of the site, wheel, PDF, EPUB, checksums, into _build/release; the site with links to both
+# No language is published that is not whole.
+release: fresh book pdf epub gettext  ## zip of the site, wheel, PDF, EPUB, checksums, into _build/release; all editions with links to them
 	@$(PY) website/release.py
+	@for language in $(LANGUAGES); do \
+		$(PY) website/translation.py update --whole --language $$language && $(MAKE) --no-print-directory book-in LANGUAGE=$$language || exit 1; \
+	done
+	@$(PY) website/editions.py $(LANGUAGES)
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
