@@ -19,6 +19,6 @@
   };
   const near = new IntersectionObserver(see, { rootMargin: "100%" });
   addEventListener("load", () => {
-    document.querySelectorAll("[data-attn-model]:not([data-attn-ready])").forEach((host) => near.observe(host));
+    document.querySelectorAll('[data-attn-model]:has(> [type="text/plain"])').forEach((host) => near.observe(host));
   });
 }
