@@ -4,7 +4,8 @@
   const fail = (host) => {
     const told = document.createElement("p");
     told.role = "alert";
-    told.textContent = say("The model of this widget could not be loaded, so it stays a picture. Loading the page again may help.");
+    told.className = "recorded-caption";
+    told.textContent = say("This widget stays a picture: its model could not be loaded.");
     host.querySelector(".attn-place").append(told);
   };
   const load = (host) => {
