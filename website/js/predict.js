@@ -73,7 +73,10 @@
       keep(number, text);
       const said = open(text);
       said.focus({ preventScroll: true });
-      said.scrollIntoView();
+      // The question stays in view with the beginning of its answer where both have room.
+      const [top, at] = [box, said].map((element) => element.getBoundingClientRect().top);
+      if (at - top > innerHeight / 2) said.scrollIntoView();
+      else if (top < 72 || at > innerHeight / 2) box.scrollIntoView();
       count();
     }
 
@@ -98,12 +101,13 @@
   function count() {
     const made = forms.filter((number) => kept[number]).length;
     const text = say("{made} of {all} predicted").replace("{made}", made).replace("{all}", forms.length);
-    total.firstChild.textContent = forms.length ? text : "";
+    total.firstChild.textContent = made ? text : "";
     total.lastChild.hidden = !Object.keys(kept).length;
   }
   total.lastChild.addEventListener("click", () => {
     try {
       localStorage.removeItem(place);
+      sessionStorage.setItem("cleared", place);
     } catch {} // as above
     location.reload();
   });
@@ -131,5 +135,12 @@
     if (!forms.length && !quizzes.length) return;
     document.querySelector("article > section")?.append(total);
     count();
+    try {
+      if (sessionStorage.getItem("cleared") !== place) return;
+      sessionStorage.removeItem("cleared");
+      total.firstChild.textContent = say("Your predictions and quiz answers are cleared.");
+      total.tabIndex = -1;
+      total.focus();
+    } catch {} // as above
   });
 }
