@@ -13,7 +13,7 @@ from attn_book.alignment import true_sources
 from attn_book.check.exercise import Case, Check, Inputs, Misconception
 
 _MEASURES = ("chapters/02_bahdanau", "Sentences, alignment error and BLEU")
-_PEOPLE = ("chapters/03_luong", "Real sentences from Tatoeba")
+_PEOPLE = ("chapters/03_luong", "Translating well and pointing well")
 
 Links = list[tuple[int, int]]
 Pairs = list[tuple[str, str]]

@@ -15,7 +15,7 @@ _PAGE = "chapters/07_transformer"
 _BLOCK = (_PAGE, "The model")
 _NORM = (_PAGE, "Layer normalisation")
 _TRAIN = (_PAGE, "Training")
-_BEAM = ("chapters/02_bahdanau", "Greedy search and beam search")
+_BEAM = ("chapters/18_next_word", "Choosing the next token")
 
 
 # Add & norm.

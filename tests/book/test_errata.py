@@ -23,8 +23,8 @@ def test_no_claim_is_missing_or_told_twice():
 @pytest.mark.parametrize("i", CLAIMS, ids=title)
 def test_a_claim_is_answered_by_one_cell_and_taught_in_a_chapter(i):
     assert nb.text(CELLS[i]["source"]).count("\n### ") <= 1
-    pages = re.findall(r"\]\(((?:\d\d|appendix)_\w+)\)", nb.text(CELLS[i]["source"]))
-    assert pages and all((PAGE.parent / f"{page}.ipynb").is_file() for page in pages)
+    pages = re.findall(r"\]\((\d\d_\w+|\.\./reference/history)\)", nb.text(CELLS[i]["source"]))
+    assert pages and all(any((PAGE.parent / f"{page}.{kind}").is_file() for kind in ("ipynb", "md")) for page in pages)
     cell = CELLS[i + 1]
     assert cell["cell_type"] == "code" and cell["outputs"]
     source, _, _ = nb.text(cell["source"]).partition("\nTable(")  # a table may follow
