@@ -11,6 +11,7 @@ occur. `needles` asks about many short texts.
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,12 +98,14 @@ def changed(model: LanguageModel, way: str) -> Iterator[None]:
 
 
 def prose() -> str:
-    """The plain paragraphs of all chapters."""
+    """The paragraphs of all chapters, without formulas, code, tables and markup."""
     pages = sorted(CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
     paragraphs = []
     for page in pages:
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        text = re.sub(r" ?\{cite:p\}`[^`]*`", "", text)
+        text = re.sub(r"\{(?:term|doc)\}`([^`<]*?)(?: <[^`]*>)?`|\[([^]]*)\]\([^)]*\)", r"\1\2", text)
         joined = (" ".join(paragraph.replace("*", "").split()) for paragraph in text.split("\n\n"))
         paragraphs += [p for p in joined if len(p) > 150 and not set(p) & set("{$:|#`<[")]
     return "\n\n".join(paragraphs)

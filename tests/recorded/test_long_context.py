@@ -79,3 +79,7 @@ def test_positions_within_the_cache_are_those_of_a_text_without_what_was_left_ou
         text = torch.arange(len(kept))
         one, keys = positions.rotate(q[:, :, query, None], text[-1:]), positions.rotate(k[:, :, kept], text)
         torch.testing.assert_close(out[:, :, query - 4, None], attention(one, keys, v[:, :, kept]))
+
+
+def test_the_chapters_have_enough_prose_without_markup():
+    assert len(recorded.prose().split()) > 12_500 and not set(recorded.prose()) & set("{}$[]<|`*")
