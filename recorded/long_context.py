@@ -26,7 +26,7 @@ from attn_book.microscope import attentions
 from attn_book.published import smollm2_file
 from attn_core import attention
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Rotary, YaRN
+from attn_core.positions import RelativePositions, Rotary, YaRN
 from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel
 from attn_core.transformer.stacks import new_caches
@@ -56,7 +56,7 @@ class SinksAndWindow(nn.Module):
     than it would be if only what it sees had been read: positions count within the cache. Without, within the text.
     """
 
-    def __init__(self, positions: Rotary | None = None) -> None:
+    def __init__(self, positions: RelativePositions | None = None) -> None:
         super().__init__()
         self.positions = positions
 
