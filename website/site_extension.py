@@ -1,9 +1,11 @@
 """The book's Sphinx extension: drops scripts that pages do not use, demands alt text, enters terms
-into the index, writes the sitemap, builds the first page's translator."""
+into the index, writes the sitemap, builds the first page's translator, lets models come after the text."""
 
 from __future__ import annotations
 
+import json
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,22 @@ FORMULA = r'<span class="math notranslate nohighlight">[^<]*</span>'
 PUNCTUATED = re.compile(rf"([(“‘]+{FORMULA}[^\s\w<(&]*|{FORMULA}[^\s\w<(&]+)")
 PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
 SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
+
+# A stored widget's key, its state, and where its script begins.
+STORED = re.compile(
+    r'<div class="(attn-static [^>]*data-attn-id="(\w+)".*?<script type="application/json">)(.*?)'
+    r'(</script>\n<script type=")module(?=">)',
+    re.DOTALL,
+)
+LARGE = 100_000  # bytes of a compressed state: a model's weights, which come after the text
+MODEL = """{
+  const [state, script] = document.querySelectorAll("[data-attn-id='%s'] > script");
+  state.text = %s;
+  script.replaceWith(Object.assign(document.createElement("script"), { type: "module", text: script.text }));
+}
+"""
+# What css/icons.css draws itself: a third of the theme's style.
+ICON = re.compile(r'(?:\.fa-[\w-]+:+before,?)+\{content:"[^"]*"\}')
 
 
 def _is_unused(script: Any) -> bool:
@@ -106,6 +124,38 @@ def keep_in_place(
 
     body = PUNCTUATED.sub(r'<span class="unbroken">\1</span>', context.get("body", ""))
     context["body"] = PICTURE.sub(sized, body)
+
+
+def let_models_come_later(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Put each large state of a widget into a script of its own, which starts the widget.
+
+    js/later.js loads it when the widget is near. The first page is the translator's, so it asks for its script at once.
+    """
+
+    def apart(found: re.Match[str]) -> str:
+        before, key, state, after = found.groups()
+        if len(zlib.compress(state.encode())) < LARGE:
+            return found[0]
+        file = Path(app.outdir, "_static", "models", f"{key}.js")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(MODEL % (key, json.dumps(state)), encoding="utf-8")
+        address = context["pathto"](f"_static/models/{key}.js", 1)
+        kind = re.search(r'"kind":"(\w+)"', state)
+        host = f'<div data-attn-model="{address}" class="later-{kind[1] if kind else "other"} {before}{after}text/plain'
+        is_first = pagename == app.config.root_doc
+        return f'<script async fetchpriority="low" src="{address}"></script>\n{host}' if is_first else host
+
+    if app.builder.name == "html":  # one page, to be printed, keeps them
+        context["body"] = STORED.sub(apart, context.get("body", ""))
+
+
+def drop_icons(app: Sphinx, exception: Exception | None) -> None:
+    """Take out of the theme's style the signs of a font that no page loads."""
+    style = Path(app.outdir, "_static", "styles", "pydata-sphinx-theme.css")
+    if exception is None and style.is_file():
+        style.write_text(ICON.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def escape_titles(
@@ -199,7 +249,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", escape_titles, priority=900)
     app.connect("html-page-context", mend_for_screen_readers)
     app.connect("html-page-context", keep_in_place)
+    app.connect("html-page-context", let_models_come_later)
     app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)
     app.connect("build-finished", write_sitemap)
+    app.connect("build-finished", drop_icons)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

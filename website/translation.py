@@ -184,6 +184,33 @@ def make_pseudo(templates: Path, locale: Path) -> int:
     return count
 
 
+def update(templates: Path, locale: Path, language: str) -> dict[str, tuple[int, int]]:
+    """Bring a language's catalogues up to date: new sentences empty, changed ones marked fuzzy, which no page shows.
+
+    Returns:
+        For each catalogue that is not whole, how many messages are empty, and how many fuzzy.
+    """
+    target, found = locale / language / "LC_MESSAGES", {}
+    for path in sorted(templates.rglob("*.pot")):
+        name = path.relative_to(templates).with_suffix(".po")
+        written = target / name
+        with path.open("rb") as file:
+            template = read_po(file)
+        made = Catalog(locale=language, project="The Attention Book", charset="utf-8")
+        if written.is_file():
+            with written.open("rb") as file:
+                made = read_po(file, locale=language)
+        made.update(template, update_creation_date=False)
+        written.parent.mkdir(parents=True, exist_ok=True)
+        with written.open("wb") as file:
+            write_po(file, made, width=0, no_location=True, ignore_obsolete=True)
+        messages = [message for message in made if message.id]
+        counts = sum(not message.string for message in messages), sum(message.fuzzy for message in messages)
+        if any(counts):
+            found[name.as_posix()] = counts
+    return found
+
+
 def compile_catalogues(locale: Path, language: str) -> None:
     """Compile what translators have written. Sphinx would do it for the pages; our own catalogues it does not know.
 
@@ -431,28 +458,34 @@ def setup(app: Sphinx) -> dict[str, bool]:
 def main() -> int:
     """The command line: what the Makefile calls around jupyter-book."""
     parser = argparse.ArgumentParser(prog="website/translation.py")
-    parser.add_argument("command", choices=("extract", "pseudo", "configure"))
+    parser.add_argument("command", choices=("extract", "pseudo", "configure", "update"))
+    parser.add_argument("--whole", action="store_true", help="fail if anything is left to translate")
     parser.add_argument("--templates", type=Path, default=ROOT / "_build" / "gettext")
     parser.add_argument("--locale", type=Path, default=ROOT / "locale")
     parser.add_argument("--language", default=PSEUDO)
     options = parser.parse_args()
     try:
-        _do(options)
+        return _do(options)
     except FileNotFoundError as error:
         print(f"make: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _do(options: argparse.Namespace) -> None:
+def _do(options: argparse.Namespace) -> int:
     if options.command == "extract":
         extract_own(options.templates)
         print(f"{len(list(options.templates.rglob('*.pot')))} catalogues in {options.templates}")
     elif options.command == "pseudo":
         print(f"{make_pseudo(options.templates, options.locale)} messages in {options.locale / PSEUDO}")
+    elif options.command == "update":
+        left = update(options.templates, options.locale, options.language)
+        for name, (empty, fuzzy) in left.items():
+            print(f"{name}: {empty} to translate, {fuzzy} to look at")
+        return int(options.whole and bool(left))
     else:
         compile_catalogues(options.locale, options.language)
         print(configuration(options.language, options.locale.resolve()), end="")
+    return 0
 
 
 if __name__ == "__main__":

@@ -121,12 +121,13 @@ class Book:
     def map_of(self) -> dict[int, Chapter]:
         """The chapters, for the map."""
         number = {Path(name).name: int(self.number(name)) for name in self.chapters}
+        files = {f"_images/{file}": Path(self.app.srcdir, source) for source, (_, file) in self.env.images.items()}
         # Numbered in its order, the book needs nothing that comes later; a line may say what does.
         return {
             number[Path(name).name]: Chapter(
                 self.title(name),
                 self.app.builder.get_relative_uri("index", name),
-                self.lines[name][0],
+                files[self.lines[name][0]].read_text(encoding="utf-8"),
                 [number[need] for need in needs(self.notebook(name)) if number[need] < number[Path(name).name]],
             )
             for name in self.chapters

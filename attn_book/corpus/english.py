@@ -2,8 +2,7 @@
 
 All of it was written for this book. ``SENTENCES`` are unrelated sentences. ``REFERENTS`` are sentences in which the
 last word decides which of two nouns "it" is. ``SUBJECTS`` begin sentences whose verb has to agree with a noun some
-words away. ``OPPOSITES`` are things that are one of two opposites. ``PARAPHRASES`` say the same thing twice in
-different words, and then something else in the words of the first.
+words away.
 """
 
 from typing import NamedTuple
@@ -98,168 +97,42 @@ REFERENTS = (
 
 
 class Subject(NamedTuple):
-    """A noun in singular and plural, and two attractors in singular and plural, each with what comes before it."""
+    """A noun in singular and plural, and an attractor in singular and plural, with what comes between the two."""
 
     head: tuple[str, str]
     between: str
     attractor: tuple[str, str]
-    further: str
-    second: tuple[str, str]
 
-    def start(self, number: int, attractors: tuple[int, ...] = ()) -> str:
+    def start(self, number: int, attractor: int) -> str:
         """The beginning of a sentence whose verb comes next; numbers are 0 (singular) and 1 (plural)."""
-        text = f"The {self.head[number]}"
-        pairs = ((self.between, self.attractor), (self.further, self.second))
-        for which, (before, noun) in zip(attractors, pairs, strict=False):
-            text += f" {before} the {noun[which]}"
-        return text
+        return f"The {self.head[number]} {self.between} the {self.attractor[attractor]}"
 
 
-def _subject(head: str, between: str, attractor: str, further: str, second: str) -> Subject:
-    one, two, three = ((w, f"{w}s") for w in (head, attractor, second))
-    return Subject(one, between, two, further, three)
+def _subject(head: str, between: str, attractor: str) -> Subject:
+    return Subject((head, f"{head}s"), between, (attractor, f"{attractor}s"))
 
 
 SUBJECTS = (
-    _subject("key", "to", "cabinet", "near", "door"),
-    _subject("picture", "of", "teacher", "beside", "window"),
-    _subject("road", "to", "village", "behind", "hill"),
-    _subject("letter", "from", "friend", "of", "nurse"),
-    _subject("book", "about", "king", "near", "lamp"),
-    _subject("door", "of", "room", "above", "shop"),
-    _subject("leader", "of", "group", "near", "bridge"),
-    _subject("label", "on", "bottle", "beside", "cup"),
-    _subject("dog", "behind", "gate", "of", "garden"),
-    _subject("report", "about", "accident", "near", "tunnel"),
-    _subject("wheel", "of", "car", "beside", "tree"),
-    _subject("guard", "of", "prisoner", "near", "tower"),
-    _subject("song", "about", "river", "near", "town"),
-    _subject("owner", "of", "shop", "beside", "church"),
-    _subject("light", "above", "table", "near", "wall"),
-    _subject("cover", "of", "notebook", "under", "desk"),
-    _subject("friend", "of", "doctor", "behind", "counter"),
-    _subject("bird", "on", "branch", "above", "roof")._replace(attractor=("branch", "branches")),
-    _subject("bill", "for", "repair", "of", "engine"),
-    _subject("map", "of", "island", "near", "port"),
-    _subject("boat", "beside", "rock", "near", "harbour"),
-    _subject("answer", "to", "question", "of", "student"),
-)
-
-
-class Opposite(NamedTuple):
-    """A thing, and two opposite adjectives that it can have."""
-
-    thing: str
-    pair: tuple[str, str]
-
-
-OPPOSITES = tuple(
-    Opposite(thing, (first, second))
-    for thing, first, second in (
-        ("The soup", "hot", "cold"),
-        ("The bottle", "full", "empty"),
-        ("The door", "open", "closed"),
-        ("The street", "wide", "narrow"),
-        ("The box", "heavy", "light"),
-        ("The answer", "right", "wrong"),
-        ("The room", "dark", "bright"),
-        ("The shirt", "wet", "dry"),
-        ("The test", "easy", "hard"),
-        ("The knife", "sharp", "dull"),
-        ("The water", "clean", "dirty"),
-        ("The man", "rich", "poor"),
-        ("The house", "new", "old"),
-        ("The train", "late", "early"),
-        ("The river", "deep", "shallow"),
-        ("The dog", "alive", "dead"),
-        ("The music", "loud", "quiet"),
-        ("The wall", "high", "low"),
-        ("The car", "fast", "slow"),
-        ("The bread", "soft", "hard"),
-        ("The story", "true", "false"),
-        ("The lamp", "on", "off"),
-        ("The rope", "long", "short"),
-        ("The child", "happy", "sad"),
-    )
-)
-
-
-class Paraphrase(NamedTuple):
-    """A text, another that says the same in different words, and one that says something else in similar words."""
-
-    text: str
-    same: str
-    other: str
-
-
-PARAPHRASES = tuple(
-    Paraphrase(*texts)
-    for texts in (
-        ("The film was far too long.", "I wished the movie had ended sooner.", "The film was made long ago."),
-        ("He repaired the broken engine.", "The motor works again thanks to him.", "He broke the repaired engine."),
-        ("The shop opens at nine.", "You cannot buy anything there before nine.", "The shop was sold to nine people."),
-        ("My sister is afraid of dogs.", "Dogs frighten my sister.", "My sister has two dogs."),
-        ("It has not rained for weeks.", "The drought has lasted a long time.", "It has rained for weeks."),
-        ("The price of bread has doubled.", "A loaf costs twice as much as before.", "The bread is baked twice."),
-        ("She speaks four languages.", "She is fluent in several tongues.", "She speaks to four people."),
-        ("The patient has a high temperature.", "The sick man is feverish.", "The oven has a high temperature."),
-        (
-            "The thief was caught by the police.",
-            "Officers arrested the burglar.",
-            "The police car was stolen by a thief.",
-        ),
-        ("We missed the last bus.", "There was no more public transport when we came.", "We took the last bus."),
-        ("The child fell asleep quickly.", "Soon the kid was dreaming.", "The child fell down quickly."),
-        ("This laptop is very light.", "The computer weighs almost nothing.", "This light is very bright."),
-        (
-            "The company dismissed half its workers.",
-            "Fifty per cent of the staff lost their jobs.",
-            "The company hired new workers.",
-        ),
-        (
-            "The meeting was moved to Friday.",
-            "We will now meet at the end of the week.",
-            "The meeting on Friday was moving.",
-        ),
-        ("He never tells the truth.", "You cannot believe a word he says.", "He always tells the truth."),
-        ("The soup is too salty.", "Somebody put too much salt into the broth.", "The soup is too hot."),
-        (
-            "The bridge collapsed in the storm.",
-            "Strong winds brought down the crossing.",
-            "The bridge was painted after the storm.",
-        ),
-        ("I cannot find my glasses.", "My spectacles are lost.", "I cannot fill my glasses."),
-        ("The team won every match.", "The side remained unbeaten.", "The team watched every match."),
-        ("The flight was cancelled.", "The plane did not take off.", "The flight was comfortable."),
-        (
-            "Turn off the light before you leave.",
-            "Do not go without switching off the lamp.",
-            "Leave before it gets light.",
-        ),
-        ("The novel made her cry.", "She wept over the book.", "The novel made her rich."),
-        ("He is looking for work.", "He is unemployed and wants a position.", "He is looking at his work."),
-        (
-            "Cars are forbidden in the old town.",
-            "No vehicles may enter the historic centre.",
-            "Old cars are sold in the town.",
-        ),
-        (
-            "The bank refused to lend us money.",
-            "Our application for a loan was turned down.",
-            "We sat on the bank and counted money.",
-        ),
-        (
-            "The exam was harder than expected.",
-            "Nobody thought the test would be so difficult.",
-            "The exam was earlier than expected.",
-        ),
-        (
-            "She gave up smoking last year.",
-            "She has not touched a cigarette for months.",
-            "She gave a party last year.",
-        ),
-        ("The lake is frozen.", "There is ice on the water.", "The lake is famous."),
-        ("The baby was born at dawn.", "She gave birth early in the morning.", "The sun rose at dawn."),
-        ("The king died without children.", "The ruler left no heir.", "The king liked children."),
-    )
+    _subject("key", "to", "cabinet"),
+    _subject("picture", "of", "teacher"),
+    _subject("road", "to", "village"),
+    _subject("letter", "from", "friend"),
+    _subject("book", "about", "king"),
+    _subject("door", "of", "room"),
+    _subject("leader", "of", "group"),
+    _subject("label", "on", "bottle"),
+    _subject("dog", "behind", "gate"),
+    _subject("report", "about", "accident"),
+    _subject("wheel", "of", "car"),
+    _subject("guard", "of", "prisoner"),
+    _subject("song", "about", "river"),
+    _subject("owner", "of", "shop"),
+    _subject("light", "above", "table"),
+    _subject("cover", "of", "notebook"),
+    _subject("friend", "of", "doctor"),
+    _subject("bird", "on", "branch")._replace(attractor=("branch", "branches")),
+    _subject("bill", "for", "repair"),
+    _subject("map", "of", "island"),
+    _subject("boat", "beside", "rock"),
+    _subject("answer", "to", "question"),
 )

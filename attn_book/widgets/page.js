@@ -36,7 +36,14 @@ const within = (value, low, high) => Math.max(low, Math.min(high, value));
 const grouped = (value) => value.toLocaleString("en-US");
 const minus = (text) => (Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−"));
 const hundredths = (weight) => (weight > 0 && weight < 0.005 ? "<0.01" : weight.toFixed(2));
-const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+
+// A loop, since a model has a million of them.
+function bytesOf(base64) {
+  const letters = atob(base64);
+  const bytes = new Uint8Array(letters.length);
+  for (let k = 0; k < bytes.length; k++) bytes[k] = letters.charCodeAt(k);
+  return bytes;
+}
 
 function percent(share) {
   if (share > 0 && share < 0.005) return "<1\u00a0%";

@@ -115,11 +115,6 @@ def test_no_other_repository_is_named(page):
 
 
 @each
-def test_a_page_is_small(page):
-    assert (site.HTML / page).stat().st_size < 1_500_000
-
-
-@each
 def test_formulas_are_set_by_our_own_mathjax(page):
     scripts = [site.target(page, str(tag["src"]))[0] for tag in site.parsed(page).find_all("script", src=True)]
     mathjax = [path for path in scripts if "mathjax" in path.parts]

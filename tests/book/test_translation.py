@@ -39,6 +39,18 @@ def test_what_is_done_is_taken_and_the_rest_stays_english(translation, locale):
     assert translation.translations(locale, "fr", "figures") == {}
 
 
+def test_catalogues_follow_the_book_and_what_is_left_is_counted(translation, locale):
+    template = locale / "templates" / "widgets.pot"
+    template.parent.mkdir()
+    messages = [(text, "a.js") for text in ("layer {n}", "heads of a layer", "word")]
+    with template.open("wb") as file:
+        translation.write_po(file, translation.catalogue(iter(messages)))
+    assert translation.update(template.parent, locale, "fr") == {"widgets.po": (1, 1)}
+    written = (locale / "fr" / "LC_MESSAGES" / "widgets.po").read_text(encoding="utf-8")
+    assert 'msgstr "couche {n}"' in written and '"head"' not in written and "a.js" not in written
+    assert translation.update(template.parent, locale, "nl") == {"widgets.po": (3, 0)}
+
+
 @pytest.mark.parametrize("language", ["nl", ""])
 def test_a_language_without_catalogues_is_refused(tmp_path, language):
     (tmp_path / "LC_MESSAGES").mkdir()

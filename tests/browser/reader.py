@@ -118,6 +118,7 @@ def scroll_through(page):
            }"""
     )
     page.wait_for_function("[...document.images].every((image) => image.complete || !image.checkVisibility())")
+    page.wait_for_selector("[data-attn-model] .attn-picture", state="detached")
 
 
 def unfold(page):

@@ -3,6 +3,7 @@
 On each load all is checked that a page can have wrong: what fails, formulas, pictures, width, and what axe-core finds.
 """
 
+import gzip
 import re
 
 import pytest
@@ -42,8 +43,9 @@ EDGES = """() => ["p:not(.predicted)", ":is(.highlight, figure, .attn-card)"].fl
   const found = Object.values(edges).sort((a, b) => a.length - b.length);
   return found.slice(0, -1).flat().map((name) => `ends at an edge of its own: ${name}`);
 })"""
-# They do not depend on the width of a page, nor do the other rules on its colours; to compare them is most of the work.
+# The only rules that depend on a page's colours, and on its width.
 COLOURS = ["color-contrast", "link-in-text-block"]
+OF_WIDTH = ["scrollable-region-focusable", "target-size"]
 
 
 def ground(page):
@@ -55,6 +57,17 @@ def test_every_page_of_the_table_of_contents_is_checked():
     listed = re.findall(r"\b(?:root|file): (\S+)", (site.ROOT / "_toc.yml").read_text(encoding="utf-8"))
     assert len(listed) > 4
     assert {f"{name}.html" for name in [*listed, "search", "genindex"]} <= set(site.pages())
+
+
+@pytest.mark.parametrize("path", ["index.html", *site.chapters()])
+def test_a_page_is_light(visit, path):
+    """All files of its first load, compressed. After it, a chapter may load the model of its widget."""
+    page = visit(path, apart=True).page  # where nothing is known that would wait otherwise
+    page.evaluate("() => window.MathJax?.startup?.promise.then(() => document.fonts.ready).then(() => null)")
+    names = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname.slice(1))")
+    counted = [name for name in {path, *names} if path == "index.html" or "/models/" not in name]
+    weight = sum(len(gzip.compress((site.HTML / name).read_bytes())) for name in counted)
+    assert weight < (600_000 if path == "index.html" else 700_000)
 
 
 @each_page
@@ -97,5 +110,5 @@ def test_a_page_on_a_narrow_screen(visit, path):
     found += page.evaluate(CUT)
     unfold(page)
     page.evaluate(THIN)
-    found += faults(page, rules={rule: {"enabled": False} for rule in COLOURS}) + seen.wrong
+    found += faults(page, runOnly=OF_WIDTH) + seen.wrong
     assert not found, "\n".join(found)

@@ -39,7 +39,7 @@ def test_a_page_in_firefox(firefox, address, path):
     firefox.open(address, path)
     firefox.evaluate(SET)
     assert firefox.evaluate(FORMULAS) + firefox.evaluate(BROKEN) + firefox.wrong == []
-    assert len(firefox.find(".attn-static .attn-card")) == len(site.parsed(path).select(".attn-static"))
+    firefox.until(lambda: len(firefox.find(".attn-static .attn-card")) == len(site.parsed(path).select(".attn-static")))
 
 
 def test_a_way_is_followed_in_firefox(firefox):

@@ -43,6 +43,23 @@ def test_a_chapter_has_its_formulas_and_its_widgets(page, unpacked):
     assert page.errors == []
 
 
+@pytest.mark.parametrize("width", [375, 1280])
+@pytest.mark.parametrize("name", ["07_transformer", "20_modalities"])
+def test_a_model_comes_later_into_the_room_of_its_widget_or_is_missed(page, unpacked, name, width):
+    file = unpacked / "chapters" / f"{name}.html"
+    page.set_viewport_size({"width": width, "height": 900})
+    host = site.parsed(f"chapters/{name}.html").select_one("[data-attn-model]")
+    model, place = file.parent / host["data-attn-model"], page.locator("[data-attn-model]")
+    hidden = model.rename(model.with_suffix(".hidden"))
+    page.goto(file.as_uri())
+    place.get_by_role("alert").wait_for()
+    room = place.bounding_box()["height"]
+    hidden.rename(model)
+    page.reload()
+    place.locator(".attn-card").wait_for()
+    assert place.bounding_box()["height"] == pytest.approx(room, rel=0.1) and page.errors == []
+
+
 def test_one_walks_from_page_to_page(page, unpacked):
     page.goto((unpacked / "index.html").as_uri())
     page.locator("article a[href$='chapters/07_transformer.html']").first.click()

@@ -11,8 +11,5 @@ def test_the_pronoun_comes_after_both_nouns():
 
 
 def test_attractors_come_between_subject_and_verb():
-    key = SUBJECTS[0]
-    assert key.start(0) == "The key"
-    assert key.start(1, (0,)) == "The keys to the cabinet"
-    assert key.start(0, (1, 0)) == "The key to the cabinets near the door"
-    assert all(len({*one.head, *one.attractor, *one.second}) == 6 for one in SUBJECTS)
+    assert SUBJECTS[0].start(1, 0) == "The keys to the cabinet"
+    assert all(len({*one.head, *one.attractor}) == 4 for one in SUBJECTS)

@@ -55,7 +55,7 @@
       const said = document.createElement("p");
       said.className = "predicted";
       said.tabIndex = -1;
-      said.textContent = text ? `${say("Your prediction")}: ${text}` : say("The answer");
+      said.textContent = text ? say("Your prediction: {text}").replace("{text}", () => text) : say("The answer");
       answer[0].before(said);
       form.remove();
       globalThis.removeEventListener("hashchange", follow);
