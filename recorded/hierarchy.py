@@ -21,6 +21,7 @@ from recorded.bahdanau import rounded
 SEEDS = (0, 1, 2, 3, 4)
 SIZES = (600, 4000)
 SIZE, STEPS, PAIRS, LEARNING_RATE = 32, 300, 16, 8e-3
+Encoded = tuple[Tensor, Tensor, Tensor]
 NOUNS = [sense.noun for word in DOCUMENT_WORDS for sense in SENSES[word]]
 
 
@@ -53,7 +54,7 @@ class Reader(nn.Module):
         return pooling(h, mask[:, None])[:, 0]
 
 
-def encode(documents: list[Document], vocab: Vocab) -> tuple[Tensor, Tensor, Tensor]:
+def encode(documents: list[Document], vocab: Vocab) -> Encoded:
     """Tokens ``(B, N, T)``, the two candidates ``(B, 2)`` and which one is right ``(B,)``."""
     rows = [pad_sequence([torch.tensor(vocab.encode(text)) for text in one.sentences], True) for one in documents]
     longest = max(row.shape[1] for row in rows)
@@ -62,12 +63,11 @@ def encode(documents: list[Document], vocab: Vocab) -> tuple[Tensor, Tensor, Ten
     return tokens, torch.tensor(candidates), torch.tensor([one.example.sense for one in documents])
 
 
-def train(parts: tuple[Tensor, Tensor, Tensor], vocab: Vocab, attends: bool, seed: int) -> Reader:
-    """A model that has read the documents in pairs of twins."""
-    torch.manual_seed(seed)
-    model, rate = Reader(len(vocab), attends), cosine(STEPS, peak=LEARNING_RATE, warmup=0.1)
+def train(model: nn.Module, parts: Encoded, steps: int, learning_rate: float) -> nn.Module:
+    """The model after it has read the documents in pairs of twins."""
+    rate = cosine(steps, peak=learning_rate, warmup=0.1)
     optimizer, (tokens, candidates, senses) = torch.optim.Adam(model.parameters()), parts
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.param_groups[0]["lr"] = rate(step)
         first = 2 * torch.randint(len(tokens) // 2, (PAIRS,))
         rows = torch.cat((first, first + 1))
@@ -80,10 +80,10 @@ def train(parts: tuple[Tensor, Tensor, Tensor], vocab: Vocab, attends: bool, see
 
 
 @torch.no_grad()
-def share_right(model: Reader, parts: tuple[Tensor, Tensor, Tensor]) -> float:
+def share_right(model: nn.Module, parts: Encoded) -> float:
     """How often the right noun is the likelier of the two."""
     tokens, candidates, senses = parts
-    logits = torch.cat([model(some) for some in tokens.split(100)]).gather(1, candidates)
+    logits = torch.cat([model(some) for some in tokens.split(40)]).gather(1, candidates)
     return (logits.argmax(1) == senses).double().mean().item()
 
 
@@ -98,7 +98,8 @@ def run(folder: Path) -> dict[str, Any]:
         given = encode(documents.train[:size], vocab)
         for seed in SEEDS:
             for attends in (True, False):
-                model = train(given, vocab, attends, seed)
+                torch.manual_seed(seed)
+                model = train(Reader(len(vocab), attends), given, STEPS, LEARNING_RATE)
                 found = {"test": share_right(model, test), "longer": share_right(model, longer)}
                 runs.append({"documents": size, "attends": attends, "seed": seed} | found)
                 print(rounded(runs[-1]), flush=True)

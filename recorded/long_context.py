@@ -11,6 +11,7 @@ occur. `needles` asks about many short texts.
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from attn_book.microscope import attentions
 from attn_book.published import smollm2_file
 from attn_core import attention
 from attn_core.mechanisms.dense import Dense
-from attn_core.positions import Rotary, YaRN
+from attn_core.positions import RelativePositions, Rotary, YaRN
 from attn_core.pretrained import load_gguf
 from attn_core.transformer import LanguageModel
 from attn_core.transformer.stacks import new_caches
@@ -36,7 +37,7 @@ TRAINED, BASE = 8192, 100_000.0
 LONG, EVERY, CHECKS = 12_288, 1024, (2048, 4096, 6144, 8192, 10_240, 12_288)
 CHUNK, BIN = 256, 512
 SINKS, WINDOW = 4, 2044
-WAYS = ("window", "plain", "YaRN")
+WAYS = ("window", "window in the text", "plain", "YaRN")
 SCALINGS = {"plain": None, "YaRN": YaRN(2, TRAINED)}
 NEEDLE = " The password of the {} door is"
 DOORS = "red blue green white black yellow brown grey pink purple orange golden silver wooden iron glass".split()
@@ -49,7 +50,15 @@ CHAPTERS = Path(__file__).parents[1] / "chapters"
 
 
 class SinksAndWindow(nn.Module):
-    """Attention to the first tokens and to the last ones, of which only these are read."""
+    """Attention to the first tokens and to the last ones, of which only these are read.
+
+    With ``positions``, those by which queries and keys were rotated, a query is never farther from the first tokens
+    than it would be if only what it sees had been read: positions count within the cache. Without, within the text.
+    """
+
+    def __init__(self, positions: RelativePositions | None = None) -> None:
+        super().__init__()
+        self.positions = positions
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None = None, **options: Any
@@ -60,7 +69,16 @@ class SinksAndWindow(nn.Module):
         at = torch.cat([torch.arange(min(SINKS, begin)), torch.arange(begin, keys)])
         query = torch.arange(keys - queries, keys)[:, None]
         seen = (at <= query) & ((at < SINKS) | (query - at < WINDOW))
-        return attention(q, k[:, :, at], v[:, :, at], mask=seen)
+        k, v = k[:, :, at], v[:, :, at]
+        if self.positions is None:
+            return attention(q, k, v, mask=seen)
+        gone = (query[:, 0] - WINDOW + 1 - SINKS).clamp(min=0)  # tokens between the sinks and the window of each query
+        nearer, sinks = self.positions.rotate(q, -gone), at < SINKS  # rotated back
+        # One softmax of two kinds of scores: a query and its copy for the sinks, side by side.
+        both = torch.cat([k.masked_fill(sinks[:, None], 0), k.masked_fill(~sinks[:, None], 0)], -1)
+        return attention(
+            torch.cat([q, nearer], -1), both, functional.pad(v, (0, v.shape[3])), mask=seen, scale=q.shape[3] ** -0.5
+        )[..., : v.shape[3]]
 
 
 @contextmanager
@@ -68,8 +86,8 @@ def changed(model: LanguageModel, way: str) -> Iterator[None]:
     """Inside, the model has other positions, or sinks and a window."""
     layers, before = attentions(model), attentions(model)[0].positions
     for layer in layers:
-        if way == "window":
-            layer.mechanism = SinksAndWindow()
+        if way.startswith("window"):
+            layer.mechanism = SinksAndWindow(layer.positions if way == "window" else None)
         else:
             layer.positions = Rotary(layer.head_dim, base=BASE, scaling=SCALINGS[way])
     try:
@@ -80,12 +98,14 @@ def changed(model: LanguageModel, way: str) -> Iterator[None]:
 
 
 def prose() -> str:
-    """The plain paragraphs of all chapters."""
+    """The paragraphs of all chapters, without formulas, code, tables and markup."""
     pages = sorted(CHAPTERS.glob("[0-9][0-9]_*.ipynb"))
     paragraphs = []
     for page in pages:
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
         text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        text = re.sub(r" ?\{cite:p\}`[^`]*`", "", text)
+        text = re.sub(r"\{(?:term|doc)\}`([^`<]*?)(?: <[^`]*>)?`|\[([^]]*)\]\([^)]*\)", r"\1\2", text)
         joined = (" ".join(paragraph.replace("*", "").split()) for paragraph in text.split("\n\n"))
         paragraphs += [p for p in joined if len(p) > 150 and not set(p) & set("{$:|#`<[")]
     return "\n\n".join(paragraphs)

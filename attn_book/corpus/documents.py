@@ -18,22 +18,25 @@ class Document(NamedTuple):
 
 
 class DocumentCorpus(NamedTuple):
-    """4,000 documents for training, 800 for the test, both of 10 to 16 sentences, and 400 of 48; twins lie together."""
+    """4,000 documents for training, 800 for the test (10 to 16 sentences), 400 longer ones; twins lie together."""
 
     train: list[Document]
     test: list[Document]
     longer: list[Document]
 
 
-def document_corpus() -> DocumentCorpus:
-    """Documents of the plain and the negated kind of `ambiguous_words`, the same on every call."""
+def document_corpus(longer: int = 48) -> DocumentCorpus:
+    """Documents of the plain and the negated kind of `ambiguous_words`, the same on every call.
+
+    ``longer`` is the number of sentences of the longer ones.
+    """
     examples = ambiguous_words(train=6000, valid=0, test=1200, words=DOCUMENT_WORDS)
     stories = paragraph_corpus(train=2000, valid=0, test=500)
     train = _documents(examples.train, _fillers(stories.train), 10, 16, 0)
-    test, longer = (
-        _documents(examples.test, _fillers(stories.test), low, high, 1) for low, high in ((10, 16), (48, 48))
+    test, long = (
+        _documents(examples.test, _fillers(stories.test), low, high, 1) for low, high in ((10, 16), (longer, longer))
     )
-    return DocumentCorpus(train, test, longer[:400])
+    return DocumentCorpus(train, test, long[:400])
 
 
 def _fillers(paragraphs: tuple[Paragraph, ...]) -> list[tuple[str, ...]]:

@@ -5,7 +5,7 @@ import torch
 
 from attn_book.corpus import DOCUMENT_WORDS, SENSES, document_corpus
 from attn_book.data import Vocab
-from recorded import hierarchy
+from recorded import hierarchy, levels
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +25,28 @@ def test_documents_hold_their_example_among_fillers(documents):
     assert all(a.example.sense != b.example.sense for a, b in zip(*[iter(documents.train)] * 2, strict=True))
 
 
-@pytest.mark.parametrize("attends", [True, False])
+@pytest.mark.parametrize("attends", [True, False, *levels.FORMS])
 def test_a_document_is_read_alike_alone_and_in_a_batch(documents, attends):
     vocab = Vocab(words for one in documents.test[:40] for words in one.sentences)
     torch.manual_seed(0)
-    model = hierarchy.Reader(len(vocab), attends).double()
+    model = (levels if attends in levels.FORMS else hierarchy).Reader(len(vocab), attends).double()
     tokens, candidates, senses = hierarchy.encode(documents.test[:40], vocab)
     nouns = [hierarchy.NOUNS[row[sense]].french[0] for row, sense in zip(candidates, senses, strict=True)]
     assert nouns == [one.example.translation for one in documents.test[:40]]
     whole = model(tokens)
     alone = [model(hierarchy.encode([one], vocab)[0])[0] for one in documents.test[:40]]
     torch.testing.assert_close(torch.stack(alone), whole)
-    assert {pooling.question.any().item() for pooling in (model.words, model.sentences)} == {attends}
+    if attends not in levels.FORMS:
+        assert {pooling.question.any().item() for pooling in (model.words, model.sentences)} == {attends}
+
+
+def test_only_the_first_layer_of_the_masked_form_keeps_to_a_sentence():
+    torch.manual_seed(0)
+    flat, masked = (levels.Reader(9, form).double() for form in ("flat", "masked"))
+    masked.load_state_dict(flat.state_dict())
+    text, split = torch.tensor([[[3, 4, 5, 6]]]), torch.tensor([[[3, 4], [5, 6]]])
+    torch.testing.assert_close(flat(text), flat(split))
+    assert not torch.allclose(masked(split), flat(split)) and not torch.allclose(masked(text), masked(split))
 
 
 def test_a_tiny_run(monkeypatch, tmp_path):

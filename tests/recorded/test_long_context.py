@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from attn_core import attention
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel, TransformerConfig
 from recorded import long_context as recorded
@@ -64,3 +65,21 @@ def test_reading_in_chunks_and_asking_gives_the_losses_of_one_call(needles, monk
         (128, None),
     ]
     assert all(0 <= a["planted_before"] <= a["before"] < len(recorded.WORDS) for a in found["answers"] if a["at"])
+
+
+def test_positions_within_the_cache_are_those_of_a_text_without_what_was_left_out(monkeypatch):
+    monkeypatch.setattr(recorded, "SINKS", 2)
+    monkeypatch.setattr(recorded, "WINDOW", 5)
+    positions, n = Rotary(8), 12
+    q, k, v = torch.randn(3, 1, 2, n, 8, generator=torch.Generator().manual_seed(0)).double()
+    rotated = [positions.rotate(x, torch.arange(n)) for x in (q, k)]
+    out = recorded.SinksAndWindow(positions)(rotated[0][:, :, 4:], rotated[1], v, causal=True)
+    for query in range(4, n):
+        kept = torch.tensor([*range(min(2, query - 4)), *range(query - 4, query + 1)])
+        text = torch.arange(len(kept))
+        one, keys = positions.rotate(q[:, :, query, None], text[-1:]), positions.rotate(k[:, :, kept], text)
+        torch.testing.assert_close(out[:, :, query - 4, None], attention(one, keys, v[:, :, kept]))
+
+
+def test_the_chapters_have_enough_prose_without_markup():
+    assert len(recorded.prose().split()) > 12_500 and not set(recorded.prose()) & set("{}$[]<|`*")
