@@ -1,4 +1,4 @@
-"""A Transformer on real sentences, trained in two processes, for the chapter on the Transformer.
+"""A Transformer on real sentences, trained in two processes, for the appendix on scale.
 
 By itself this file trains on one device or on several, and every setting is an option:
 
