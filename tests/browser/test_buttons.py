@@ -15,12 +15,6 @@ def test_the_buttons_that_had_inline_handlers_work(visit):
     page.get_by_role("button", name="Print this page").click()
     assert page.evaluate("window.printed") == 1
     page.keyboard.press("Escape")
-    page.locator(".dropdown-download-buttons button").first.press("Shift+Tab")
-    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    page.emulate_media(color_scheme="dark")
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    for event, worn in (("beforeprint", "light"), ("afterprint", "dark")):
-        assert page.evaluate(f"(dispatchEvent(new Event('{event}')), document.documentElement.dataset.theme)") == worn
     for is_full in ("true", "false"):
         page.locator(".btn-fullscreen-button").click()
         page.wait_for_function(f"Boolean(document.fullscreenElement) === {is_full}")
