@@ -3,7 +3,6 @@ into the index, writes the sitemap, builds the first page's translator, lets mod
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import zlib
@@ -176,28 +175,6 @@ def write_sitemap(app: Sphinx, exception: Exception | None) -> None:
         (Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
 
 
-def number_index(app: Sphinx, exception: Exception | None) -> None:
-    """Let the index name the section where an entry stands further, for which Sphinx counts: [1], [2]."""
-    index = Path(app.outdir) / "genindex.html"
-    if exception is not None or app.builder.name != "html" or not index.is_file():
-        return
-
-    @functools.cache
-    def sections(page: str) -> dict[str, str]:
-        article = (index.parent / page).read_text(encoding="utf-8").partition("<article")[2]
-        number, found = "", {}
-        for section, place in re.findall(r'<span class="section-number">([\d.]+)\. ?</span>| id="([^"]+)"', article):
-            number = section or number
-            found[place] = number
-        return found
-
-    def named(link: re.Match[str]) -> str:
-        return f"{link[1]}{sections(link[2]).get(link[3]) or link[4]}</a>"
-
-    links = re.compile(r'(<a href="([^"#]+)#([^"]+)">)(\[\d+\])</a>')
-    index.write_text(links.sub(named, index.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 def warn_without_alt(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Warn, and so fail the build, where an image has no alternative text."""
     for image in doctree.findall(nodes.image):
@@ -277,5 +254,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("doctree-resolved", warn_without_alt)
     app.connect("build-finished", write_sitemap)
     app.connect("build-finished", drop_icons)
-    app.connect("build-finished", number_index)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

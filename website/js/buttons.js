@@ -8,12 +8,3 @@ const printing = document.querySelector(".btn-download-pdf-button");
 if (printing) {
   printing.querySelector(".btn__text-container").textContent = printing.title = say("Print this page");
 }
-// Paper is light, also for a dark page: pictures, code and text alike.
-let worn = null;
-addEventListener("beforeprint", () => {
-  worn = document.documentElement.dataset.theme;
-  document.documentElement.dataset.theme = "light";
-});
-addEventListener("afterprint", () => {
-  document.documentElement.dataset.theme = worn;
-});

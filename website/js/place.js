@@ -72,8 +72,7 @@
     const link = start.cloneNode();
     link.href = root + href;
     link.textContent = say("Continue at {place}").replace("{place}", () => title.replace(/^([\d.]+)\. /, "$1 "));
-    start.before(link, " ");
-    start.classList.add("second");
+    start.after(" ", link);
   }
   look();
 }

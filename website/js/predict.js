@@ -73,10 +73,7 @@
       keep(number, text);
       const said = open(text);
       said.focus({ preventScroll: true });
-      // The question stays in view with the beginning of its answer where both have room.
-      const [top, at] = [box, said].map((element) => element.getBoundingClientRect().top);
-      if (at - top > innerHeight / 2) said.scrollIntoView();
-      else if (top < 72 || at > innerHeight / 2) box.scrollIntoView();
+      said.scrollIntoView();
       count();
     }
 
@@ -101,13 +98,12 @@
   function count() {
     const made = forms.filter((number) => kept[number]).length;
     const text = say("{made} of {all} predicted").replace("{made}", made).replace("{all}", forms.length);
-    total.firstChild.textContent = made ? text : "";
+    total.firstChild.textContent = forms.length ? text : "";
     total.lastChild.hidden = !Object.keys(kept).length;
   }
   total.lastChild.addEventListener("click", () => {
     try {
       localStorage.removeItem(place);
-      sessionStorage.setItem("cleared", place);
     } catch {} // as above
     location.reload();
   });
@@ -135,12 +131,5 @@
     if (!forms.length && !quizzes.length) return;
     document.querySelector("article > section")?.append(total);
     count();
-    try {
-      if (sessionStorage.getItem("cleared") !== place) return;
-      sessionStorage.removeItem("cleared");
-      total.firstChild.textContent = say("Your predictions and quiz answers are cleared.");
-      total.tabIndex = -1;
-      total.focus();
-    } catch {} // as above
   });
 }

@@ -116,30 +116,6 @@
     return rated;
   }
 
-  // Whether two words differ in so few letters; neighbours that changed places count as one.
-  function isNear(one, other, most) {
-    if (Math.abs(one.length - other.length) > most) return false;
-    let [before, row] = [[], [...Array(other.length + 1).keys()]];
-    for (let i = 1; i <= one.length; i++) {
-      const next = [i];
-      for (let j = 1; j <= other.length; j++) {
-        next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (one[i - 1] !== other[j - 1]));
-        if (one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1]) next[j] = Math.min(next[j], before[j - 2] + 1);
-      }
-      [before, row] = [row, next];
-    }
-    return row.at(-1) <= most;
-  }
-  // A query with each word that the book does not have exchanged for the most frequent one that is nearly the same.
-  function mended({ found }, text) {
-    const words = wordsOf(text).map((word) => {
-      if (found.has(word) || word.length < 4 || HAN.test(word)) return word;
-      const near = [...found.keys()].filter((other) => isNear(word, other, word.length < 7 ? 1 : 2));
-      return near.sort((a, b) => found.get(b).length - found.get(a).length)[0] ?? word;
-    });
-    return words.join(" ");
-  }
-
   // The query as it is, and with each name of the glossary in it exchanged for the others.
   function search(index, text) {
     const words = wordsOf(text).join(" ");
@@ -232,14 +208,7 @@
     async function show() {
       const known = await load();
       const text = field.value.trim();
-      let { all, marks } = known && text ? search(known, text) : { all: [] };
-      let nothing = known ? say("Nothing found.") : say("The search could not be loaded.");
-      if (known && text && !all.length) {
-        const query = mended(known, text);
-        ({ all, marks } = search(known, query));
-        if (all.length) nothing = say("Results for “{query}”").replace("{query}", () => query);
-      }
-      const isOther = known && all.length && nothing !== say("Nothing found.");
+      const { all, marks } = known && text ? search(known, text) : { all: [] };
       list.replaceChildren(
         ...all.slice(0, dialog ? LARGEST : 40).map(({ href, title, page, paragraphs, best }, at) => {
           const option = document.createElement("a");
@@ -255,7 +224,8 @@
       );
       list.hidden = !all.length;
       field.setAttribute("aria-expanded", String(!list.hidden));
-      said.textContent = text && (!all.length || isOther) ? nothing : "";
+      const nothing = known ? say("Nothing found.") : say("The search could not be loaded.");
+      said.textContent = text && !all.length ? nothing : "";
       choose(list.firstElementChild);
     }
     let shown;
