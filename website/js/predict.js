@@ -73,7 +73,9 @@
       keep(number, text);
       const said = open(text);
       said.focus({ preventScroll: true });
-      said.scrollIntoView();
+      // Where the answer begins in view, nothing moves; where question and answer fit together, both are seen.
+      const [question, answered] = [box, said].map((element) => element.getBoundingClientRect().top);
+      if (answered < 80 || answered > 0.7 * innerHeight) (answered - question < innerHeight / 2 ? box : said).scrollIntoView();
       count();
     }
 
