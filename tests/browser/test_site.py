@@ -32,7 +32,7 @@ FOUND = {
     "EAGLE": "chapters/12_serving.html#speculative-decoding",
 }
 TERMS = ["alignment", "teacher forcing", "MQA", "GQA", "MLA", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
-NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Back to top|Toggle")
+NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Toggle")
 
 
 def test_the_dialog_finds_sections_and_fetches_little(visit):
