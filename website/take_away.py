@@ -84,7 +84,7 @@ def letters(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 def number_index(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Let the index say where its links lead: a name to its definition, others to the section whose number they show."""
+    """Let the index say where its links lead: a name to its definition, others to the section that they name."""
     if pagename != "genindex" or "genindexentries" not in context:
         return
     pages = {app.builder.get_target_uri(name): name for name in app.env.found_docs}
@@ -111,7 +111,9 @@ def number_index(
     def told(links: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
         first = {said(uri): uri for _, uri in reversed(links)}
         home = next((uri for _, uri in links if uri.startswith(glossary)), "")
-        return home, [(first[name], name) for name in dict.fromkeys(said(uri) for _, uri in links) if first[name] != home]
+        return home, [
+            (first[name], name) for name in dict.fromkeys(said(uri) for _, uri in links) if first[name] != home
+        ]
 
     glossary = app.builder.get_target_uri("reference/glossary")
 
