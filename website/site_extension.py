@@ -37,7 +37,7 @@ DISPLAYED = re.compile(
     r'<div class="math notranslate nohighlight"([^>]*>\s*(?:<span class="eqno">.*?</span>)?\s*\\\[(.*?)\\\]</div>)',
     re.DOTALL,
 )
-TALL = re.compile(r"\\(?:d?frac|sum|prod|int|under|over|max_|min_|big|Big)")
+TALL = re.compile(r"\\(?:d?frac|sum|prod|int|under|over|max_|min_)")
 PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
 SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
 
