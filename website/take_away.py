@@ -91,7 +91,7 @@ def number_index(
     places: dict[str, dict[str, str]] = {}
 
     def numbered(name: str) -> dict[str, str]:
-        found = {}
+        found: dict[str, str] = {}
         numbers = app.env.toc_secnumbers.get(name, {})
         for section in app.env.get_doctree(name).findall(nodes.section):  # those within come later, and count
             place = next((f"#{one}" for one in section["ids"] if f"#{one}" in numbers), "")
