@@ -25,6 +25,7 @@ def test_mathjax_works_with_what_was_copied(visit):
 
 
 FOUND = {
+    "bahdanu": "chapters/02_bahdanau.html",
     "RoPE": "chapters/06_positions.html#rotary-positions",
     "multi head attention": "chapters/04_multi_head.html",
     "why sqrt d": "chapters/01_pooling.html#why-divide-by-d",
