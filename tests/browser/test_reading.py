@@ -47,7 +47,7 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
     assert page.locator("dialog[open] img").evaluate(LABELS) >= 9
     page.get_by_role("button", name="Close").tap()
     assert not page.locator("dialog[open]").count()
-    code = page.locator("pre.more").first.element_handle()  # the first one now: it will match no longer
+    code = page.locator(".more").first.element_handle()  # the first one now: it will match no longer
     code.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_function("e => !e.matches('.more')", arg=code)
 
