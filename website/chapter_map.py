@@ -118,6 +118,16 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     return said
 
 
+def _bent(points: Sequence[tuple[float, float]]) -> str:
+    """Level lines through points, which change their height in the middle of the gap before each."""
+    said = "M{:.0f} {:.0f}".format(*points[0])
+    for (_, y), (to_x, to_y) in pairwise(points):
+        turn, away = to_x - 17, max(-8.0, min(8.0, (to_y - y) / 2))
+        said += f"H{turn - 8:.0f}Q{turn:.0f} {y:.0f} {turn:.0f} {y + away:.0f}V{to_y - away:.0f}"
+        said += f"Q{turn:.0f} {to_y:.0f} {turn + 8:.0f} {to_y:.0f}H{to_x:.0f}"
+    return said
+
+
 def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
     """The map as SVG, from left to right; or upright for a narrow screen, where a title stands beside its picture.
 
@@ -130,18 +140,24 @@ def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
         for k in range(1 + max(spots.values())[0])
     ]
     wide = 1 + max(place for _, place in spots.values())
-    size, breadth = (34, 330.0) if upright else (40, 98 * wide)
+    size, breadth = (34, 330.0) if upright else (40, 108 * wide)
+    # Lying, the row of single chapters with which the book begins stands in the first column, titles beside pictures.
+    alone = next((k for k, step in enumerate(steps) if len(step) > 1), len(steps))
+    chain = 1 if upright else max(1, min(alone, int(wide)))
     letters = [{1: 40, 2: 18}.get(len(step), 12) if upright else 11 for step in steps]
     lines = {number: _lines(chapter.title, letters[spots[number][0]]) for number, chapter in chapters.items()}
     below = [not upright or len(step) > 2 for step in steps]  # whether titles stand below their pictures
-    room = [13 * max(len(lines[n]) for n in step) if upright and below[k] else 0 for k, step in enumerate(steps)]
-    ahead = [(58 if upright else 72) * k + sum(room[:k]) + size / 2 + 16 for k in range(len(steps))]
+    leading = 13 if upright else 14
+    room = [leading * max(len(lines[n]) for n in step) if upright and below[k] else 0 for k, step in enumerate(steps)]
+    ahead = [58 * k + sum(room[:k]) + size / 2 + 16 for k in range(len(steps))]
+    if not upright:
+        ahead = [size / 2 + 20 + 88 * max(0, k - chain + 1) + 64 * (k >= chain > 1) for k in range(len(steps))]
 
     def point(step: int, place: float) -> tuple[float, float]:
         """Where something stands along the map and across it."""
         places = [spots[number][1] for number in steps[step]]
         if not upright:
-            return ahead[step], 98 * place + size / 2 + 16
+            return ahead[step], 108 * (step if step < chain else place) + size / 2 + 18
         if place not in places:  # an arrow on its way: at the edge
             return ahead[step], breadth - 4 - 7 * (wide - 1 - place)
         k = places.index(place)
@@ -153,7 +169,10 @@ def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
             (first, *between, last) = through.get((need, number), [spots[need], spots[number]])
             (x, y), (to_x, to_y) = point(*first), point(*last)
             away = size / 2 + 3 + room[first[0]]
-            curve = _curve([(x + away, y), *(point(*spot) for spot in between), (to_x - size / 2 - 7, to_y)])
+            stops = [(x + away, y), *(point(*spot) for spot in between), (to_x - size / 2 - 7, to_y)]
+            curve = _curve(stops) if upright or need not in shown[number] else _bent(stops)
+            if last[0] < chain:  # down the first column
+                curve = f"M{x:.0f} {y + size / 2 + 3:.0f}V{to_y - size / 2 - 7:.0f}" if need in shown[number] else curve
             if upright:
                 curve = re.sub(r"(-?\d+) (-?\d+)", r"\2 \1", curve)
             name = f"arrow of{need} to{number}" + ("" if need in shown[number] else " implied")
@@ -161,10 +180,10 @@ def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
         x, y = point(*spots[number])[:: -1 if upright else 1]
         corner = f'x="{x - size / 2:.0f}" y="{y - size / 2:.0f}" width="{size}" height="{size}"'
         anchor, left, top = "middle", x, y + size / 2 + 14
-        if not below[spots[number][0]]:
-            anchor, left, top = "start", x + size / 2 + 8, y + 4 - 6.5 * (len(lines[number]) - 1)
+        if not below[spots[number][0]] or spots[number][0] < chain - 1:
+            anchor, left, top = "start", x + size / 2 + 8, y + 4 - leading / 2 * (len(lines[number]) - 1)
         title = "".join(
-            f'<tspan x="{left:.0f}" y="{top + 13 * k:.0f}">{escape(line)}</tspan>'
+            f'<tspan x="{left:.0f}" y="{top + leading * k:.0f}">{escape(line)}</tspan>'
             for k, line in enumerate(lines[number])
         )
         parts.append(

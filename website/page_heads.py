@@ -21,7 +21,7 @@ EXERCISES = re.compile(r"```\{(exercise|solution)-start\}.*?```\{\1-end\}\n```",
 FOLDED = {"hide-input", "remove-input", "remove-cell"}
 # The sentence that is generated; what stands after it in its paragraph is an author's.
 SENTENCE = re.compile(r"^\*\*It takes\*\* [^\n]*?\)\.", re.MULTILINE)
-HOURS = re.compile(r"about \d+ hours with their code and one exercise in three")
+HOURS = re.compile(r"about \d+ hours(?=, nothing to install)")
 
 
 def prose(notebook: Any) -> str:
@@ -78,7 +78,7 @@ def headed(notebook: Any, stem: str, record: dict[str, Any]) -> Any:
 def first_page(text: str, chapters: Sequence[Any]) -> str:
     """The first page's text with the hours that the chapters take, to the nearest five."""
     hours = 5 * round(sum(map(study_minutes, chapters)) / 60 / 5)
-    return HOURS.sub(f"about {hours} hours with their code and one exercise in three", text)
+    return HOURS.sub(f"about {hours} hours", text)
 
 
 def main() -> int:

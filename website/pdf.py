@@ -18,11 +18,13 @@ FOOTER = (
     '<span class="pageNumber"></span></div>'
 )
 # Pages are ready when formulas are set, fonts and pictures are there, and every widget has run; folds are opened,
-# because paper has none.
-READY = """async () => {
+# because paper has none. What a notebook
+# sets up and imports stays folded, and is not printed.
+READY = r"""async () => {
   await window.MathJax?.startup?.promise;
   await document.fonts.ready;
-  for (const fold of document.querySelectorAll("details")) fold.open = true;
+  const setsUp = (fold) => /^(#.*\n)?(import |from |if "google)/.test(fold.querySelector("pre")?.textContent ?? "");
+  for (const fold of document.querySelectorAll("details")) fold.open = !setsUp(fold);
   for (const image of document.images) image.loading = "eager";
   await Promise.all([...document.images].map((image) => image.decode().catch(() => null)));
   const waiting = () => document.querySelectorAll(".attn-static .attn-picture").length;

@@ -33,6 +33,11 @@ MENDED = {
 # A formula is one piece to a browser, which may break the line after it: a comma would begin the next.
 FORMULA = r'<span class="math notranslate nohighlight">[^<]*</span>'
 PUNCTUATED = re.compile(rf"([(“‘]+{FORMULA}[^\s\w<(&]*|{FORMULA}[^\s\w<(&]+)")
+DISPLAYED = re.compile(
+    r'<div class="math notranslate nohighlight"([^>]*>\s*(?:<span class="eqno">.*?</span>)?\s*\\\[(.*?)\\\]</div>)',
+    re.DOTALL,
+)
+TALL = re.compile(r"\\(?:d?frac|sum|prod|int|under|over|max_|min_)")
 PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
 SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
 
@@ -122,6 +127,12 @@ def keep_in_place(
     def sized(image: re.Match[str]) -> str:
         return f"<img {size_of(sources[image[1]])}" if image[1] in sources else image[0]
 
+    def roomy(formula: re.Match[str]) -> str:
+        lines = re.split(r"\\\\|\\cr", formula[2])
+        rows = sum(1.8 if TALL.search(line) else 1 for line in lines)
+        return f'<div style="--rows: {rows:.1f}" class="math notranslate nohighlight"{formula[1]}'
+
+    context["body"] = DISPLAYED.sub(roomy, context.get("body", ""))
     body = PUNCTUATED.sub(r'<span class="unbroken">\1</span>', context.get("body", ""))
     context["body"] = PICTURE.sub(sized, body)
 

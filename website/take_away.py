@@ -1,4 +1,5 @@
-"""What a reader takes away: how to cite the book, and where its files are; and the letters above the glossary."""
+"""What a reader takes away: how to cite the book, and where its files are; the letters above the glossary; and what
+the index says of its links."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import yaml
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -79,6 +81,49 @@ def letters(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         glossary.parent.insert(glossary.parent.index(glossary), bar)
 
 
+def number_index(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Let the index say where its links lead: a name to its definition, others to the section that they name."""
+    if pagename != "genindex" or "genindexentries" not in context:
+        return
+    pages = {app.builder.get_target_uri(name): name for name in app.env.found_docs}
+    places: dict[str, dict[str, str]] = {}
+
+    def numbered(name: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        numbers = app.env.toc_secnumbers.get(name, {})
+        for section in app.env.get_doctree(name).findall(nodes.section):  # those within come later, and count
+            place = next((f"#{one}" for one in section["ids"] if f"#{one}" in numbers), "")
+            said = ".".join(map(str, numbers.get(place, ()))) or app.env.titles[name].astext()
+            found |= {one: said for part in section.findall(nodes.Element) for one in part.get("ids", ())}
+            for entry in section.findall(addnodes.index):
+                found |= {target: said for _, _, target, _, _ in entry["entries"]}
+        return found
+
+    def said(uri: str) -> str:
+        page, _, place = uri.partition("#")
+        name = pages[page]
+        if name not in places:
+            places[name] = numbered(name)
+        return places[name].get(place) or app.env.titles[name].astext()
+
+    def told(links: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+        first = {said(uri): uri for _, uri in reversed(links)}
+        home = next((uri for _, uri in links if uri.startswith(glossary)), "")
+        return home, [
+            (first[name], name) for name in dict.fromkeys(said(uri) for _, uri in links) if first[name] != home
+        ]
+
+    glossary = app.builder.get_target_uri("reference/glossary")
+
+    context["letters"] = LETTERS
+    context["genindexentries"] = [
+        (key, [(name, told(links), [(one, told(more)) for one, more in parts]) for name, (links, parts, _) in entries])
+        for key, entries in context["genindexentries"]
+    ]
+
+
 def offer(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -95,5 +140,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("citations", Citations)
     app.add_directive("book-files", Files)
     app.connect("doctree-resolved", letters)
+    app.connect("html-page-context", number_index)
     app.connect("html-page-context", offer, priority=600)  # after the theme has made its menu
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -54,7 +54,7 @@ SETTINGS = (
 )
 # What Sphinx and the theme say on our pages, by catalogues that lack some of it, or in no catalogue at all.
 THEME = (
-    "Back to top;Binder logo;By;Click to hide;Click to show;Colab logo;Color mode;Contents;Dark;"
+    "Binder logo;By;Click to hide;Click to show;Colab logo;Color mode;Contents;Dark;"
     "Download notebook file;Download source file;Download this page;Error;Fullscreen mode;Index;"
     "Launch interactive content;Launch on;Light;Link to this equation;Link to this heading;Link to this image;"
     "Link to this table;Link to this term;Main;On this page;Open an issue;Open issue;Page;"

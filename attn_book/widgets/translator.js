@@ -206,6 +206,7 @@ function draw({ model, el, listen, signal }) {
   // The field's own line, and whether what stands below belongs to what stands in it.
   function updateField(isSent = false) {
     const wrong = strangers();
+    for (const offer of samples.querySelectorAll("button")) offer.hidden = offer.textContent === field.input.value;
     const alone = wrong.filter((word) => isSent || !field.isUnfinished(word));
     tell(unknown, alone.length ? TEXT.unknown(alone.map(shown), words.length) : "");
     field.input.setAttribute("aria-invalid", alone.length > 0);
@@ -314,6 +315,7 @@ function draw({ model, el, listen, signal }) {
       button(text, () => {
         field.input.value = text;
         send(play);
+        translate.focus({ preventScroll: true }); // this one hides
       }),
     );
   }

@@ -30,5 +30,5 @@ def test_the_first_page_counts_prose_visible_code_and_one_exercise_in_three():
     page = notebook("word " * 12_000, *[exercise] * 9)  # an hour, and nine exercises
     page.cells.append(nbformat.v4.new_code_cell("x\n" * 900))  # an hour
     page.cells.append(nbformat.v4.new_code_cell("x\n" * 9000, metadata={"tags": ["hide-input"]}))
-    said = "about 0 hours with their code and one exercise in three"
+    said = "about 0 hours, nothing to install"
     assert page_heads.first_page(said, [page] * 5) == said.replace("0", "15")

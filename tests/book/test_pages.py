@@ -162,7 +162,8 @@ def test_the_page_for_addresses_that_lead_nowhere_stands_at_any_depth():
 
 
 def test_the_index_leads_to_where_a_chapter_first_links_a_term():
-    links = {str(tag["href"]) for tag in site.parsed("genindex.html").select("article a[href]")}
+    links = {str(tag["href"]): tag.text for tag in site.parsed("genindex.html").select("article a[href]")}
+    assert links["chapters/07_transformer.html#term-ablation"] == "7.8"
     for page in site.chapters():
         terms = {
             str(tag["href"]).partition("#term-")[2]

@@ -18,6 +18,10 @@ def test_the_buttons_that_had_inline_handlers_work(visit):
     for is_full in ("true", "false"):
         page.locator(".btn-fullscreen-button").click()
         page.wait_for_function(f"Boolean(document.fullscreenElement) === {is_full}")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    for event, theme in (("beforeprint", "light"), ("afterprint", "dark")):
+        page.evaluate("name => dispatchEvent(new Event(name))", event)
+        assert page.locator(f"html[data-theme={theme}]").count()
     assert seen.wrong == []
 
 

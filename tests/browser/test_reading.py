@@ -47,7 +47,7 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
     assert page.locator("dialog[open] img").evaluate(LABELS) >= 9
     page.get_by_role("button", name="Close").tap()
     assert not page.locator("dialog[open]").count()
-    code = page.locator("pre.more").first.element_handle()  # the first one now: it will match no longer
+    code = page.locator(".more").first.element_handle()  # the first one now: it will match no longer
     code.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_function("e => !e.matches('.more')", arg=code)
 
@@ -55,7 +55,8 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
 def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "attn_book" / "widgets").glob("*.js")]
     words = (ROOT / "website" / "js" / "phones.js").read_text(encoding="utf-8")
-    assert set(re.findall(r'"(Point [^"]+)"', "".join(scripts))) == set(re.findall(r'"(Point [^"]+)":\s+say', words))
+    pointed = re.compile(r'"((?:Point|[A-Z][^"]*(?:[Cc]lick|arrow keys))[^"\n]+)"')
+    assert set(pointed.findall("".join(scripts))) == set(re.findall(r'"([^"]+)":\s+say', words))
     page = visit(CHAPTER, width=375, has_touch=True, is_mobile=True).page
     told = page.locator("article").inner_text()
     assert "Tap a cell" in told and "Point at" not in told

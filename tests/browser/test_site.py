@@ -25,6 +25,7 @@ def test_mathjax_works_with_what_was_copied(visit):
 
 
 FOUND = {
+    "bahdanu": "chapters/02_bahdanau.html",
     "RoPE": "chapters/06_positions.html#rotary-positions",
     "multi head attention": "chapters/04_multi_head.html",
     "why sqrt d": "chapters/01_pooling.html#why-divide-by-d",
@@ -32,7 +33,7 @@ FOUND = {
     "EAGLE": "chapters/12_serving.html#speculative-decoding",
 }
 TERMS = ["alignment", "teacher forcing", "MQA", "GQA", "MLA", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
-NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Back to top|Toggle")
+NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Toggle")
 
 
 def test_the_dialog_finds_sections_and_fetches_little(visit):

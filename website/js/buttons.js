@@ -8,3 +8,15 @@ const printing = document.querySelector(".btn-download-pdf-button");
 if (printing) {
   printing.querySelector(".btn__text-container").textContent = printing.title = say("Print this page");
 }
+// Paper is white, whatever the screen is.
+{
+  const root = document.documentElement;
+  let before;
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    root.dataset.theme = "light";
+  });
+  addEventListener("afterprint", () => {
+    root.dataset.theme = before;
+  });
+}

@@ -8,6 +8,9 @@ if (matchMedia("(pointer: coarse)").matches) {
     "Point at a cell or use the arrow keys; Enter keeps a row.": say("Tap a cell to read its weight."),
     "Point at a block or a request, or move through the blocks with the arrow keys.": say("Tap a block or a request."),
     "Point at a patch, or move over the patches with the arrow keys.": say("Tap a patch."),
+    "A click or Enter makes it the query.": say("A tap makes it the query."),
+    "Choose a word to hide: click it, or move along the sentence with the arrow keys and press Enter.":
+      say("Tap a word to hide it."),
     "Point at a cell to read its weight; choose a word to replace it. A longer line means that the model is more certain.":
       say("Tap a cell to read its weight, or a word to replace it. A longer line means that the model is more certain."),
   };

@@ -72,7 +72,8 @@
     const link = start.cloneNode();
     link.href = root + href;
     link.textContent = say("Continue at {place}").replace("{place}", () => title.replace(/^([\d.]+)\. /, "$1 "));
-    start.after(" ", link);
+    start.before(link, " ");
+    start.classList.replace("sd-btn-primary", "sd-btn-outline-primary");
   }
   look();
 }

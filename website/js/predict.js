@@ -73,7 +73,9 @@
       keep(number, text);
       const said = open(text);
       said.focus({ preventScroll: true });
-      said.scrollIntoView();
+      // Where the answer begins in view, nothing moves; where question and answer fit together, both are seen.
+      const [question, answered] = [box, said].map((element) => element.getBoundingClientRect().top);
+      if (answered < 80 || answered > 0.7 * innerHeight) (answered - question < innerHeight / 2 ? box : said).scrollIntoView();
       count();
     }
 
@@ -98,13 +100,14 @@
   function count() {
     const made = forms.filter((number) => kept[number]).length;
     const text = say("{made} of {all} predicted").replace("{made}", made).replace("{all}", forms.length);
-    total.firstChild.textContent = forms.length ? text : "";
+    total.firstChild.textContent = made ? text : "";
     total.lastChild.hidden = !Object.keys(kept).length;
   }
   total.lastChild.addEventListener("click", () => {
     try {
       localStorage.removeItem(place);
     } catch {} // as above
+    history.replaceState({ cleared: true }, "");
     location.reload();
   });
 
@@ -131,5 +134,10 @@
     if (!forms.length && !quizzes.length) return;
     document.querySelector("article > section")?.append(total);
     count();
+    if (!history.state?.cleared) return;
+    history.replaceState(null, "");
+    total.firstChild.textContent = say("Your predictions and answers are cleared.");
+    total.tabIndex = -1;
+    total.focus();
   });
 }

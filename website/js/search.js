@@ -153,6 +153,34 @@
     return { all, marks: new RegExp(`(${patterns.join("|")})`, "giu") };
   }
 
+  // How many letters are changed, left out, added, or exchanged with their neighbour.
+  function distance(a, b) {
+    const rows = [...Array(a.length + 1)].map((_, i) => [...Array(b.length + 1)].map((_, j) => i || j));
+    for (let i = 1; i <= a.length; i++) {
+      for (let j = 1; j <= b.length; j++) {
+        const kept = rows[i - 1][j - 1] + (a[i - 1] !== b[j - 1]);
+        rows[i][j] = Math.min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, kept);
+        const isTurned = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+        if (isTurned) rows[i][j] = Math.min(rows[i][j], rows[i - 2][j - 2] + 1);
+      }
+    }
+    return rows[a.length][b.length];
+  }
+  // A query that finds nothing, with the nearest of the book's words for each of its own.
+  function nearest(index, text) {
+    const nearestTo = (word) => {
+      const most = word.length < 4 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
+      let best = [word, most + 1, 0];
+      for (const [other, where] of index.found) {
+        if (Math.abs(other.length - word.length) > most) continue;
+        const away = distance(word, other);
+        if (away < best[1] || (away === best[1] && best[2] && where.length > best[2])) best = [other, away, where.length];
+      }
+      return best[0];
+    };
+    return wordsOf(text).map(nearestTo).join(" ");
+  }
+
   function marked(name, text, marks) {
     const element = document.createElement("span");
     element.className = `found-${name}`;
@@ -208,7 +236,9 @@
     async function show() {
       const known = await load();
       const text = field.value.trim();
-      const { all, marks } = known && text ? search(known, text) : { all: [] };
+      let { all, marks } = known && text ? search(known, text) : { all: [] };
+      const meant = known && text && !all.length ? nearest(known, text) : "";
+      if (meant) ({ all, marks } = search(known, meant));
       list.replaceChildren(
         ...all.slice(0, dialog ? LARGEST : 40).map(({ href, title, page, paragraphs, best }, at) => {
           const option = document.createElement("a");
@@ -225,7 +255,8 @@
       list.hidden = !all.length;
       field.setAttribute("aria-expanded", String(!list.hidden));
       const nothing = known ? say("Nothing found.") : say("The search could not be loaded.");
-      said.textContent = text && !all.length ? nothing : "";
+      const instead = meant && say('Results for "{words}"').replace("{words}", () => meant);
+      said.textContent = text && !all.length ? nothing : instead;
       choose(list.firstElementChild);
     }
     let shown;
