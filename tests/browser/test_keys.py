@@ -54,7 +54,7 @@ STOPS = {
         *[".attn-look", "[name=factor]"] * 2,
         *(f"[name={name}]" for name in ("guidance", "seed", "block", "keep")),
     ],
-    "Translator": ["[name=sentence]", *["button"] * 3, "[data-place]", "summary", "[name=view]", *["[name=head]"] * 2],
+    "Translator": ["[name=sentence]", *["button"] * 2, "[data-place]", "summary", "[name=view]", *["[name=head]"] * 2],
 }
 # For each kind: a widget, and the keys that a reader presses in it, in this place or where the focus is, with what has
 # to be said then. Words between signs of quotation are typed.

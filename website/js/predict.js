@@ -106,8 +106,8 @@
   total.lastChild.addEventListener("click", () => {
     try {
       localStorage.removeItem(place);
+      sessionStorage.setItem("cleared", place);
     } catch {} // as above
-    history.replaceState({ cleared: true }, "");
     location.reload();
   });
 
@@ -134,10 +134,12 @@
     if (!forms.length && !quizzes.length) return;
     document.querySelector("article > section")?.append(total);
     count();
-    if (!history.state?.cleared) return;
-    history.replaceState(null, "");
-    total.firstChild.textContent = say("Your predictions and answers are cleared.");
-    total.tabIndex = -1;
-    total.focus();
+    try {
+      if (sessionStorage.getItem("cleared") !== place) return;
+      sessionStorage.removeItem("cleared");
+      total.firstChild.textContent = say("Your predictions and answers are cleared.");
+      total.tabIndex = -1;
+      total.focus();
+    } catch {} // as above
   });
 }
