@@ -73,7 +73,7 @@ def _one_text(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """The share of right nouns in new documents, as long as those in training and up to seven times as long."""
+    """The share of right nouns in new documents, as long as those in training and of up to 96 sentences."""
     torch.set_num_threads(1)  # so that a run is the same on any number of cores
     corpora = {length: document_corpus(length) for length in LENGTHS}
     documents = corpora[LENGTHS[0]]

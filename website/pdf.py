@@ -18,8 +18,7 @@ FOOTER = (
     '<span class="pageNumber"></span></div>'
 )
 # Pages are ready when formulas are set, fonts and pictures are there, and every widget has run; folds are opened,
-# because paper has none. What a notebook
-# sets up and imports stays folded, and is not printed.
+# because paper has none. What a notebook sets up and imports stays folded, and is not printed.
 READY = r"""async () => {
   await window.MathJax?.startup?.promise;
   await document.fonts.ready;

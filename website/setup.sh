@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .venv and installs the book's environment into it, once: a stamp remembers what was installed, where and for
-# which Python, and a second run returns at once. `setup.sh site` installs only what builds the site: no tools for tests,
-# no published models, no Triton. PYTHON=/path/to/python chooses the interpreter.
+# which Python, and a second run returns at once. `setup.sh site` installs only what builds the site: no tools for tests
+# and no published models. PYTHON=/path/to/python chooses the interpreter.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 stamp=.venv/installed
@@ -52,9 +52,11 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [ "$(cat .venv/made 2>
     fi
     printf '%s' "$here" >.venv/made
 fi
-rm -f .venv/installed "$stamp"
+rm -f .venv/installed .venv/failed "$stamp"
 
-echo "Installing ${1:-all} of the book's environment into .venv (once; most of it is PyTorch) ..."
+what="the book's environment"
+[ "${1:-}" = site ] && what="what builds the site"
+echo "Installing $what into .venv (once; most of it is PyTorch) ..."
 : >"$log"
 # Says every few seconds what pip is at.
 report() {
@@ -74,7 +76,7 @@ install() {
     { .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-compile "$@" 2>&1 || echo "$?" >.venv/failed; } | report
     [ -f .venv/failed ] || return
     rm .venv/failed
-    if grep -E '^ *(ERROR|WARNING)' "$log" | grep -qE 'onnection|resolve|timed out|Timeout|unreachable|No matching distribution|ProxyError|SSLError' "$log"; then
+    if grep -E '^ *(ERROR|WARNING)' "$log" | grep -qE 'onnection|resolve|timed out|Timeout|unreachable|No matching distribution|ProxyError|SSLError'; then
         stop "could not download what the book needs: check the network and run it again (details: $log)."
     fi
     stop "the installation failed: $(grep -m1 '^ERROR' "$log" || tail -n1 "$log") (details: $log)."
