@@ -1,6 +1,6 @@
 // Online softmax on the page: the scores in their tiles, what is kept before and after each, and how it came about.
 
-function draw({ model, listen }) {
+function draw({ model, listen, signal }) {
   const { state, put } = stateOf(model, TRAITS, settle);
 
   // What is on the page, from top to bottom.
@@ -234,19 +234,23 @@ function draw({ model, listen }) {
   }
 
   let reserved = ""; // the numbers that room is reserved for
+  let reserving;
 
+  // Other numbers show at once; to measure all their steps takes longer, and waits until the reader's hand rests.
   function update() {
     const s = state();
     const steps = run(s);
-    const numbers = JSON.stringify([s.scores, s.values, s.tile]);
-    if (numbers !== reserved) reserve(s, steps);
-    reserved = numbers;
     follow(s);
     show(s, steps);
+    const numbers = JSON.stringify([s.scores, s.values, s.tile]);
+    clearTimeout(reserving);
+    if (numbers !== reserved) reserving = setTimeout(() => signal.aborted || layout(), 100);
   }
 
   function layout() {
-    reserved = "";
+    const s = state();
+    reserve(s, run(s));
+    reserved = JSON.stringify([s.scores, s.values, s.tile]);
     update();
   }
 

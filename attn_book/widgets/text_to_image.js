@@ -84,8 +84,9 @@ function draw({ model, listen, signal }) {
   const step = slider("step", { min: 0, max: STEPS, step: 1 }, (k) => show(k));
   const strip = make("div", { class: "attn-words", role: "group", "aria-label": TEXT.words });
   const reading = output("read");
-  const guidance = slider("guidance", { min: 1, max: 6, step: 0.5 }, (to) => change({ guidance: to }), () => repaint());
-  const seed = slider("seed", { min: 1, max: 40, step: 1 }, (to) => change({ seed: to }), () => repaint());
+  const again = () => start(run.words);
+  const guidance = slider("guidance", { min: 1, max: 6, step: 0.5 }, (to) => change({ guidance: to }), again);
+  const seed = slider("seed", { min: 1, max: 40, step: 1 }, (to) => change({ seed: to }), again);
   const block = slider("block", { min: 0, max: engine.layers, step: 1 }, (to) => change({ block: to - 1 }));
   const keep = make("input", { type: "checkbox", name: "keep" });
   const keeping = make("label", { class: "attn-switch" }, keep, make("span", {}, TEXT.keep));
@@ -105,6 +106,7 @@ function draw({ model, listen, signal }) {
   let last = null; // the last that was painted to the end
   let [at, given] = [0, ""]; // the step that shows, and the caption as it was given
   let ramp = null; // the colours, once the widget is on the page
+  let isSeen = false;
 
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
@@ -139,20 +141,22 @@ function draw({ model, listen, signal }) {
     tell(told, "");
   }
 
-  // Takes the next step, and says whether there was one.
+  // Goes on with the step, as far as its next pause, and says whether there was anything left.
   function advance() {
     const began = performance.now();
     const { value, done } = run.steps.next();
     run.seconds += (performance.now() - began) / 1000;
-    if (done) return false;
-    run.found.push(value.found);
-    run.weights.push(value.weights);
-    run.states.push(value.next);
-    return true;
+    if (value) {
+      run.found.push(value.found);
+      run.weights.push(value.weights);
+      run.states.push(value.next);
+    }
+    return !done;
   }
 
   function finish() {
     last = run;
+    show(STEPS);
     const { seed, guidance } = settings;
     const values = { caption: spoken(run.words), steps: STEPS, seconds: run.seconds.toFixed(1), seed, guidance };
     const parts = [TEXT.done(values)];
@@ -161,25 +165,19 @@ function draw({ model, listen, signal }) {
     tell(told, parts.join(" "));
   }
 
-  // Before anything is painted: the noise, and what the model makes of it at first.
-  function prepare(list) {
+  // Paints these words, and shows each step unless it is to be quiet. The browser may do something else at each pause;
+  // another painting ends this one.
+  async function start(list, isQuiet = false) {
     begin(list);
-    advance();
-    run.states.length = 1;
     update();
-  }
-
-  // Paints these words. The browser shows each step before the next begins; another painting ends this one.
-  async function start(list) {
-    begin(list);
     const own = run;
-    while (advance()) {
-      at = own.states.length - 1;
-      update();
+    for (;;) {
       await new Promise((go) => setTimeout(go));
       if (own !== run || signal.aborted) return;
+      const known = own.found.length;
+      if (!advance()) return finish();
+      if (own.found.length > known && !isQuiet) show(own.found.length);
     }
-    finish();
   }
 
   // Takes what is typed as the caption.
@@ -190,12 +188,6 @@ function draw({ model, listen, signal }) {
     start(typed());
     model.set("caption", given);
     model.save_changes();
-  }
-
-  // What is set acts on the same caption: at once on what is painted, or on what is going to be.
-  function repaint() {
-    if (run.states.length > 1) start(run.words);
-    else prepare(run.words);
   }
 
   function show(k) {
@@ -211,7 +203,8 @@ function draw({ model, listen, signal }) {
     if (model.get("caption") === given) return;
     given = field.input.value = model.get("caption");
     updateField();
-    prepare(typed());
+    if (isSeen) start(typed());
+    else begin(typed());
   }
 
   // For each word of the caption its map, to press, and what its weights are multiplied by.
@@ -219,7 +212,7 @@ function draw({ model, listen, signal }) {
     settings.chosen = -1;
     strip.replaceChildren(
       ...run.words.map((word, k) => {
-        const press = make("button", { type: "button", class: "attn-look", "data-place": k });
+        const press = make("button", { type: "button", class: "attn-look", "data-place": k, "aria-pressed": false });
         press.append(span("token", shown(word)), make("canvas", { "aria-hidden": true }), span("value"));
         listen(press, "click", () => change({ chosen: settings.chosen === k ? -1 : k }));
         const select = make("select", { name: "factor", "aria-label": TEXT.factor(shown(word)) });
@@ -227,7 +220,7 @@ function draw({ model, listen, signal }) {
         select.value = run.factors[k + 1];
         listen(select, "change", () => {
           run.factors[k + 1] = Number(select.value);
-          repaint();
+          again();
         });
         return part("word", press, select);
       }),
@@ -267,15 +260,24 @@ function draw({ model, listen, signal }) {
 
   function update() {
     if (!ramp) return; // it is not on the page yet
+    step.follow(at, `${at}`);
+    guidance.follow(settings.guidance, `${settings.guidance}`);
+    seed.follow(settings.seed, `${settings.seed}`);
+    block.follow(settings.block + 1, settings.block < 0 ? TEXT.each : TEXT.one(settings.block + 1));
+    large.told.textContent = at ? TEXT.noisy(at, STEPS) : TEXT.noise;
+    beside.told.textContent = at && at === run.found.length ? TEXT.predictedBefore(at) : TEXT.predicted;
+    for (const { picture, told } of [large, beside]) picture.setAttribute("aria-label", told.textContent);
+    if (!run.found.length) {
+      paintPicture(large.picture, run.states[0]);
+      beside.picture.width = large.picture.width; // empties it
+      return;
+    }
     const looked = Math.min(at, run.found.length - 1); // after the last step, what was seen in it
     const maps = mapsOf(engine, run.weights[looked], run.used, settings.block).slice(1);
     const tops = maps.map((map) => hundredths(Math.max(...map)));
     const { chosen } = settings;
     paintPicture(large.picture, run.states[at], maps[chosen]);
     paintPicture(beside.picture, run.found[looked], maps[chosen]);
-    large.told.textContent = at ? TEXT.noisy(at, STEPS) : TEXT.noise;
-    beside.told.textContent = looked < at ? TEXT.predictedBefore(at) : TEXT.predicted;
-    for (const { picture, told } of [large, beside]) picture.setAttribute("aria-label", told.textContent);
     [...strip.children].forEach(({ firstChild: press }, k) => {
       const [, small, value] = press.children;
       paintMap(small, maps[k]);
@@ -285,12 +287,19 @@ function draw({ model, listen, signal }) {
     });
     reading.classList.toggle("attn-hint", chosen < 0);
     reading.textContent = chosen < 0 ? TEXT.hint : TEXT.laid(shown(run.words[chosen]), tops[chosen]);
-    step.input.disabled = run.states.length === 1;
-    step.follow(at, `${at}`);
-    guidance.follow(settings.guidance, `${settings.guidance}`);
-    seed.follow(settings.seed, `${settings.seed}`);
-    block.follow(settings.block + 1, settings.block < 0 ? TEXT.each : TEXT.one(settings.block + 1));
   }
+
+  // When it is first seen, it paints, so that a reader meets a picture and not noise.
+  const seen = new IntersectionObserver(
+    ([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      seen.disconnect();
+      isSeen = true;
+      if (run.states.length === 1) start(run.words, matchMedia("(prefers-reduced-motion: reduce)").matches);
+    },
+    { threshold: 0.3 },
+  );
+  signal.addEventListener("abort", () => seen.disconnect());
 
   function layout() {
     ramp = rampOf(root);
@@ -298,10 +307,11 @@ function draw({ model, listen, signal }) {
     // Paper shows a picture, and cannot wait for one that is painted step by step.
     if (isPrinted() && run.states.length <= STEPS) {
       begin(run.words);
-      while (advance()) at = run.states.length - 1;
+      while (advance());
       finish();
     }
     update();
+    if (!isSeen) seen.observe(root);
   }
 
   for (const text of new Set([model.get("caption"), ...SAMPLES])) {

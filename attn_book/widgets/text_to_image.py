@@ -40,7 +40,7 @@ class TextToImage(StaticWidget):
 
     `exported` is the result of `export_painter`. In the page the reader types another caption, chooses other noise and
     the guidance, looks back at each step, weighs the words, and repaints with the attention weights of another caption.
-    The trait `caption` is synced: words of the model with spaces between them. Set anew, it waits for the button.
+    It begins when it is first seen. The trait `caption` is synced: words of the model with spaces between them.
 
     A page shows the picture until its script runs: what Python paints for the caption, from noise of its own, after 0,
     10 and 20 steps, and for each word its weight in each patch in step 10, the mean over heads and blocks.

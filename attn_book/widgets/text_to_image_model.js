@@ -74,14 +74,15 @@ function openPainter({ patch, heads, layers, dim, words, weights }) {
   // The clean patches as far as the model can tell from noisy ones, and where each patch looked in the caption: for each
   // block, head and patch a row of weights, one for each token. `factors`, one for each token, multiply a token's weight
   // beside the others; the weights that are returned are those before that. `kept` are such weights to be used instead.
-  function predict(noisy, moment, memory, { factors, kept } = {}) {
+  // It pauses after each block, so that a page can do something else before the next.
+  function* predict(noisy, moment, memory, { factors, kept } = {}) {
     expectThat("noisy", noisy.length === patches * pixels, `${patches * pixels} numbers`, noisy.length);
     const size = heads * patches * memory.tokens;
     if (factors) expectThat("factors", factors.length === memory.tokens, `${memory.tokens} numbers`, factors.length);
     if (kept) expectThat("kept", kept.length === layers * size, `${layers * size} weights`, kept.length);
     const seen = new Float32Array(layers * size);
     let x = plus(inward(noisy), arrays.get("positions"));
-    blocks.forEach(({ own, cross, forward }, k) => {
+    for (const [k, { own, cross, forward }] of blocks.entries()) {
       const { scales, shifts, gates } = moment[k];
       const input = normalise(x, dim, scales[0], shifts[0]);
       x = plus(x, own.out(attention(own.query(input), own.read(input), dim, heads).mixed), gates[0]);
@@ -90,14 +91,15 @@ function openPainter({ patch, heads, layers, dim, words, weights }) {
       seen.set(looked.weights, k * size);
       x = plus(x, cross.out(looked.mixed));
       x = plus(x, forward(normalise(x, dim, scales[1], shifts[1])), gates[1]);
-    });
+      yield;
+    }
     return { found: outward(end(x)), weights: seen };
   }
   return { words, patch, patches, pixels, heads, layers, read, momentOf, predict };
 }
 
 // The steps from noise to a picture, one at a time: the noisy patches, the guided prediction, the weights of the words,
-// and the patches after the step. `kept(step)` may give weights of an earlier painting to use in a step.
+// and the patches after the step. Between them stand the pauses of `predict`, which yield nothing. `kept(step)` may give weights of an earlier painting to use in a step.
 function* painting(model, { ids, noise, steps = 20, guidance = 2, factors, kept = () => undefined }) {
   expectThat("steps", Number.isInteger(steps) && steps >= 1, "a whole number of at least 1", steps);
   expectThat("guidance", guidance >= 0, "a number of at least 0", guidance);
@@ -105,8 +107,8 @@ function* painting(model, { ids, noise, steps = 20, guidance = 2, factors, kept 
   let noisy = noise;
   for (let step = 0; step < steps; step++) {
     const moment = model.momentOf(step / steps);
-    const { found: wanted, weights } = model.predict(noisy, moment, caption, { factors, kept: kept(step) });
-    const { found: plain } = model.predict(noisy, moment, nothing);
+    const { found: wanted, weights } = yield* model.predict(noisy, moment, caption, { factors, kept: kept(step) });
+    const { found: plain } = yield* model.predict(noisy, moment, nothing);
     const found = plain.map((value, k) => value + guidance * (wanted[k] - value));
     const next = noisy.map((value, k) => value + (found[k] - value) / (steps - step));
     yield { noisy, found, weights, next };

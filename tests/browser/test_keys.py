@@ -48,9 +48,10 @@ STOPS = {
         *(f"[name={name}]" for name in ("position", "offset", "pair")),
     ],
     "Quiz": ["[name=choice]", "form button"] * 2,
-    "TextToImage": [  # the steps come with a painting
+    "TextToImage": [
         "[name=sentence]",
         *["button"] * 2,
+        "[name=step]",
         *[".attn-look", "[name=factor]"] * 2,
         *(f"[name={name}]" for name in ("guidance", "seed", "block", "keep")),
     ],
