@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDGETS = ROOT / "attn_book" / "widgets"
 FIGURES = ROOT / "chapters" / "figures"
 PSEUDO = "xx"
+REPOSITORY = "https://github.com/attention-book/attention-book"
 WORDS = "words.js"
 # A widget in a stored output: which of its traits hold prose, and its state.
 STORED = re.compile(r'data-attn-said="([\w ]+)">.*?<script type="application/json">(.*?)</script>', re.DOTALL)
@@ -91,23 +92,17 @@ def stored_messages() -> Iterator[tuple[str, str]]:
 
 
 def cell_messages(path: Path) -> Iterator[tuple[str, int]]:
-    """What Sphinx does not extract, each with its line: titles of exercises, as it extracts after they were numbered,
-    alternative texts, as it extracts without outputs, and the labels of folded code, which are no text of a page."""
+    """What Sphinx does not extract, each with its line: titles of exercises, as it extracts after they were numbered;
+    alternative texts and tables, as it extracts without outputs; and the labels of folded code."""
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"], 1):
         texts = EXERCISE.findall("".join(cell["source"]))
         shown = cell["metadata"].get("mystnb", {})
         texts += filter(None, (shown.get("image", {}).get("alt"), shown.get("code_prompt_show")))
+        for output in cell.get("outputs", []):
+            found = CELL.findall("".join(output.get("data", {}).get("text/html", "")))
+            texts += [unescape(text) for _, text, _ in found]
         for text in texts:
             yield text, 10_000 * number  # as MyST-NB counts
-
-
-def output_messages() -> Iterator[tuple[str, str]]:
-    """The words within the tables that cells have made."""
-    for path in sorted((ROOT / "chapters").glob("*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            for output in cell.get("outputs", []):
-                for _, text, _ in CELL.findall("".join(output.get("data", {}).get("text/html", ""))):
-                    yield unescape(text), f"chapters/{path.name}"
 
 
 def setting_messages(settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -159,7 +154,7 @@ def extract_own(folder: Path) -> None:
     widgets = [*widget_messages(), *stored_messages()]
     settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     own = {"widgets": iter(widgets), "figures": figure_messages(), "settings": setting_messages(settings)}
-    own |= {"outputs": output_messages(), "theme": ((text, "theme") for text in THEME)}
+    own["theme"] = ((text, "theme") for text in THEME)
     for name, messages in own.items():
         with (folder / f"{name}.pot").open("wb") as file:
             write_po(file, catalogue(messages), omit_header=True)
@@ -201,6 +196,9 @@ def update(templates: Path, locale: Path, language: str) -> dict[str, tuple[int,
             with written.open("rb") as file:
                 made = read_po(file, locale=language)
         made.update(template, update_creation_date=False)
+        made.header_comment, made.fuzzy = f"# The Attention Book, {language}", False
+        made.last_translator = made.language_team = made.copyright_holder = "The Attention Book"
+        made.msgid_bugs_address, made.revision_date = f"{REPOSITORY}/issues", made.creation_date
         written.parent.mkdir(parents=True, exist_ok=True)
         with written.open("wb") as file:
             write_po(file, made, width=0, no_location=True, ignore_obsolete=True)
@@ -355,8 +353,8 @@ class WordsInTables(Translation):
     """Translates the tables that cells have made."""
 
     def apply(self, **kwargs: Any) -> None:
-        """Replace what the catalogue of outputs has."""
-        words = self.words("outputs")
+        """Replace what the page's catalogue has."""
+        words = self.words()
         for output in self.document.findall(nodes.raw) if words else ():
             if output["format"] == "html" and "<table" in output.astext():
                 output.children = [nodes.Text(translated(CELL, output.astext(), words))]

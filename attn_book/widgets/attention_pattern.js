@@ -133,10 +133,10 @@ function draw({ model, listen }) {
     const shown = { ...s, query: over ?? s.query };
     drawCircle(circle, circle.parentElement.clientWidth || width, shown, seen, TEXT.round);
     const missed = seen.missed.reduce((total, one) => total + one, 0);
-    heldNote.textContent = [TEXT.held(inPercent(seen.mean)), TEXT.missed(missed), TEXT.measure].join(" ");
+    heldNote.textContent = inOne(TEXT.held(inPercent(seen.mean)), TEXT.missed(missed), TEXT.measure);
     Object.assign(heldNote.dataset, { value: seen.mean, missed });
     const sorted = causalOf(s) ? TEXT.sortedCausal : TEXT.sorted;
-    circleNote.textContent = `${TEXT.ring(s.num_buckets)} ${sorted(Math.min(s.bucket_size, s.n))}`;
+    circleNote.textContent = inOne(TEXT.ring(s.num_buckets), sorted(Math.min(s.bucket_size, s.n)));
   }
 
   function mark(s) {

@@ -177,7 +177,7 @@ function draw({ model, listen }) {
     const tokens = sentences[s.sentence];
     const most = order.map((i) => TEXT.most(i === s.position ? TEXT.blank : shown(tokens[i]), percent(row[i])));
     const whose = s.layer < 0 ? TEXT.all : s.head < 0 ? TEXT.layerMean : TEXT.one;
-    looks.textContent = `${whose(most.join(", "), s.layer, s.head)} ${TEXT.darker}`;
+    looks.textContent = inOne(whose(most.join(", "), s.layer, s.head), TEXT.darker);
   }
 
   function update() {

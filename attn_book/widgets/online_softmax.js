@@ -68,7 +68,7 @@ function draw({ model, listen, signal }) {
     const [x, v] = drafts.map(({ numbers }) => numbers);
     if (x && v && x.length !== v.length) drafts[1].error = TEXT.uneven(v.length, x.length);
     const wrong = drafts.flatMap(({ error }, k) => (error ? [TEXT.wrong(TEXT[ROWS[k]], error)] : []));
-    error.textContent = wrong.length ? [...wrong, TEXT.kept].join(" ") : "";
+    error.textContent = wrong.length ? inOne(...wrong, TEXT.kept) : "";
     fields.forEach(({ input }, k) => input.setAttribute("aria-invalid", Boolean(drafts[k].error)));
     if (!wrong.length) put({ scores: x, values: v });
   }
@@ -200,7 +200,7 @@ function draw({ model, listen, signal }) {
     const near = Math.abs(plainly.output - exact) <= 1e-4 * Math.max(...s.values.map(Math.abs));
     const why = near ? TEXT.works : Number.isFinite(plainly.total + plainly.weighted) ? TEXT.under : TEXT.over;
     const sums = TEXT.sums(...["total", "weighted", "output"].map((name) => rounded(plainly[name])));
-    naively.textContent = `${sums} ${why}`;
+    naively.textContent = inOne(sums, why);
     for (const name of ["total", "weighted", "output"]) naively.dataset[name] = plainly[name];
   }
 
@@ -209,7 +209,7 @@ function draw({ model, listen, signal }) {
     let said = TEXT.start(size);
     if (at === 1) said = TEXT.begin(m);
     else if (at) said = now.factor === 1 ? TEXT.stays(m) : TEXT.rises(plain(before.maximum), m, rounded(now.factor));
-    read.textContent = at === tiles ? `${said} ${TEXT.done}` : said;
+    read.textContent = at === tiles ? inOne(said, TEXT.done) : said;
   }
 
   function show(s, steps) {

@@ -9,6 +9,10 @@ function say(text, values = {}) {
   return translated.replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
 }
 
+// Sentences, one after the other as the language puts them; those that are empty are left out.
+const inOne = (...sentences) =>
+  sentences.filter(Boolean).reduce((first, second) => (first ? say("{first} {second}", { first, second }) : second), "");
+
 // ---- Elements ----
 
 // An HTML element, or one of those that SVG is drawn of, with its attributes and what it holds.

@@ -64,7 +64,7 @@ const TEXT = {
   },
   refused: (name, needed, free) => {
     const said = say("No room for {name}: blocks needed: {needed}, free: {free}.", { name, needed, free });
-    return `${said} ${TEXT.waiting}`;
+    return inOne(said, TEXT.waiting);
   },
   waiting: say("It waits until another request ends; nothing is lost."),
   stayed: (names, blocks) => {
@@ -93,7 +93,7 @@ const TEXT = {
     const free = () => say("{name} is preempted. Free again: {blocks}.", values);
     const said = freed.length ? free() : say("{name} is preempted.", values);
     const kept = say("Its keys and values are gone, and its text of {tokens} tokens is kept.", values);
-    return `${said} ${kept}`;
+    return inOne(said, kept);
   },
   resumed: (name, tokens, blocks) =>
     say("{name} is resumed: the model reads its {tokens} tokens again, and they go to {blocks}.", {
@@ -116,7 +116,7 @@ const TEXT = {
     if (freed.length > 1) said.push(say("Free again: blocks {blocks}.", { blocks: joined(freed) }));
     if (kept.length === 1) said.push(say("Others still have block {block}.", { block: kept[0] }));
     if (kept.length > 1) said.push(say("Others still have blocks {blocks}.", { blocks: joined(kept) }));
-    return said.join(" ");
+    return inOne(...said);
   },
 };
 
@@ -300,7 +300,6 @@ function draw({ model, listen }) {
       });
       strips[k].strip.replaceChildren(...segments);
     });
-    const inOne = (...sentences) => sentences.filter(Boolean).join(" ");
     strips[0].said.textContent = inOne(TEXT.use(used, reserved), TEXT.saved(tokens(lengths) - used));
     const outside = joined(lengths.slice(inside.length).map(([name]) => name));
     const room = (outside ? TEXT.noRoom : TEXT.room)(most, Math.floor(all / most), outside);

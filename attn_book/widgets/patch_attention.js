@@ -68,7 +68,7 @@ function draw({ model, el, listen, signal }) {
   const legend = part("legend", span("key", TEXT.zero, span("ramp"), greatest), keyed("outlined", TEXT.most));
   if (!captions) legend.append(keyed("asking", TEXT.asking));
   legend.append(whole);
-  const hint = part("hint", captions ? TEXT.hint : `${TEXT.hint} ${TEXT.choose}`);
+  const hint = part("hint", captions ? TEXT.hint : inOne(TEXT.hint, TEXT.choose));
   const side = part("side");
   if (layers.length > 1) side.append(depth);
   if (heads > 1) side.append(part("name", TEXT.heads), survey.form);

@@ -107,10 +107,10 @@ const TEXT = {
     global: say(
       "A count of scores is not a time: the window is cut into tiles, and global tokens have projections of their own.",
     ),
-    hash: [
+    hash: inOne(
       say("The count includes both chunks of each token and round, with tokens of other buckets."),
       say("A count of scores is not a time: hashing and sorting come on top."),
-    ].join(" "),
+    ),
     slots: say("A count of scores is not a time: mixing the keys and the values into slots comes on top."),
   },
   charted: (name, count, n) =>

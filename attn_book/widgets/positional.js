@@ -226,7 +226,7 @@ function draw({ model, listen }) {
     const values = { omega: short(omega), delta: fixed(offset), angle: fixed(angle, 3), size };
     const said = paired ? [turned(values), TEXT.steady] : [TEXT.alone(start), TEXT.line];
     if (!seen) said.push(TEXT.outside(fixed(second)));
-    label(circle, TEXT.circle(start / 2), said.join(" "));
+    label(circle, TEXT.circle(start / 2), inOne(...said));
     equation.style.visibility = paired ? "" : "hidden";
     if (paired) equate(start, angle, position, second);
   }
@@ -284,7 +284,7 @@ function draw({ model, listen }) {
     path(reach.map((v) => [offset, v]), "attn-guide attn-offset");
     dot(offset, value, "attn-first attn-offset");
     const said = TEXT.product(position, fixed(second), fixed(value, 3));
-    label(products, TEXT.products, `${said} ${dim % 2 ? TEXT.uneven : TEXT.level}`);
+    label(products, TEXT.products, inOne(said, dim % 2 ? TEXT.uneven : TEXT.level));
     products.note.dataset.value = value;
   }
 

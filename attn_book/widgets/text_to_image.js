@@ -9,7 +9,7 @@ const TEXT = {
       words.length > 1
         ? say("{words} are not among the {count} words that this model knows.", values)
         : say("{words} is not among the {count} words that this model knows.", values);
-    return [told, say("It knows: {list}.", { list: known.join(", ") })].join(" ");
+    return inOne(told, say("It knows: {list}.", { list: known.join(", ") }));
   },
   long: (count) => say("A caption has at most {count} words.", { count }),
   noise: say("Noise, before the first step"),
@@ -162,7 +162,7 @@ function draw({ model, listen, signal }) {
     const parts = [TEXT.done(values)];
     if (run.source) parts.push(TEXT.kept(spoken(run.source.words)));
     else if (run.from) parts.push(TEXT.lost(spoken(run.from.words)));
-    tell(told, parts.join(" "));
+    tell(told, inOne(...parts));
   }
 
   // Paints these words, and shows each step unless it is to be quiet. The browser may do something else at each pause;

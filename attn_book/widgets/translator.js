@@ -239,7 +239,7 @@ function draw({ model, el, listen, signal }) {
     const parts = [TEXT.took(count, took), TEXT.likely(mean.toFixed(3).replace("-", "−"))];
     if (!translation.finished) parts.push(TEXT.cut(count));
     const isWhole = revealed === written.length;
-    facts.textContent = isWhole ? parts.join(" ") : "";
+    facts.textContent = isWhole ? inOne(...parts) : "";
     undo.hidden = !chosen.size || isStale();
     tell(spoken, isWhole ? TEXT.spoken(written.map((_, t) => named(t)).join(" ")) : "");
   }
@@ -250,7 +250,7 @@ function draw({ model, el, listen, signal }) {
     heat.follow(temperature && Math.round(10 * temperature) - 4, temperature ? temperature.toFixed(1) : TEXT.none);
     again.hidden = !temperature;
     const way = temperature ? TEXT.drawing(seed) : size > 1 ? TEXT.search(size) : TEXT.likeliest;
-    tell(how, why || temperature || size > 1 ? `${way} ${why || TEXT.either}` : way);
+    tell(how, why || temperature || size > 1 ? inOne(way, why || TEXT.either) : way);
   }
 
   function update() {
