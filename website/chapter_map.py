@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import textwrap
@@ -106,8 +107,19 @@ def placed(arrows: Mapping[int, Sequence[int]]) -> tuple[dict[int, Spot], dict[t
 
 
 def _lines(title: str, width: int) -> list[str]:
-    wide = any(ord(letter) > 0x2E80 for letter in title)  # Chinese has no blanks, and wide letters
-    return textwrap.wrap(title, width // 2 if wide else width, break_long_words=wide)
+    """A title in lines. Chinese has no blanks, and letters twice as wide; there the lines are about equally long."""
+
+    def size(text: str) -> int:
+        return sum(1 + (letter > "\u2e7f") for letter in text)
+
+    if size(title) == len(title):
+        return textwrap.wrap(title, width, break_long_words=False)
+    lines, even = [""], math.ceil(size(title) / math.ceil(size(title) / width))
+    for piece in re.findall(r"(?:[ -\u2e7f]+|.)[，、]?", title):  # a Latin word, or a character
+        if lines[-1] and size(lines[-1] + piece.strip()) > even + 1:
+            lines.append("")
+        lines[-1] += piece
+    return [line.strip() for line in lines]
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> str:

@@ -170,6 +170,7 @@ class Book:
             if "{hours}" in text:
                 text.parent.replace(text, nodes.Text(text.replace("{hours}", half_hours(self.minutes(way)))))
         listed = nodes.bullet_list()
+        joints = "：、" if self.app.config.language.startswith("zh") else (": ", ", ")
         for name, wanted in self.way(way):
             address = self.app.builder.get_relative_uri("index", name)
             asked = "" if address.startswith("#") else f"?way={way['key']}"
@@ -181,7 +182,7 @@ class Book:
                 inner = nodes.reference("", "–".join(dict.fromkeys(numbers)), internal=True)
                 inner["reftitle"] = self.sections(name)[places[first]]
                 inner["refuri"] = f"{address}{asked}#{places[first]}" if asked else address
-                line += [nodes.Text(": " if not k else ", "), inner]
+                line += [nodes.Text(joints[min(k, 1)]), inner]
             listed += nodes.list_item("", line)
         way += listed
 

@@ -287,8 +287,18 @@ function draw({ model, el, listen, signal }) {
     root.classList.toggle("attn-wide", isWide);
     map.layout(isWide ? (width - 28) / 2 : width, isPrinted());
   }
+  // On a phone the map comes first, then what one may try.
+  function arrange() {
+    const isNarrow = matchMedia("(max-width: 576px)").matches;
+    if (isNarrow === (more.parentNode === root)) return; // to move it would lose the focus
+    if (isNarrow) return root.append(samples, more);
+    printed.before(samples);
+    undo.after(more);
+  }
+
   function layout() {
     ramp = rampOf(root);
+    arrange();
     followSentence(); // it may have changed before the widget came onto the page
     fit();
     update();
