@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ from sphinx.application import Sphinx
 from sphinx.environment.adapters import indexentries
 from sphinx.transforms import SphinxTransform
 from sphinx_exercise.nodes import exercise_subtitle
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing import PersonStyle
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
 from attn_book.widgets.base import prose_of
 
@@ -264,6 +268,7 @@ def configuration(language: str, locale: Path) -> str:
         config |= {name: theme[text]} if text in theme else {}
     if language.startswith("zh"):
         config["ogp_social_cards"] = {"enable": False}  # their font has no Chinese
+        config["bibtex_reference_style"] = "chinese"
     said = config["notfound_context"]
     said["body"] = said["body"].replace(f'"{prefix}', f'"{config["notfound_urls_prefix"]}')
     # This one path is taken from where the settings lie, not from where the book does.
@@ -438,8 +443,16 @@ def write_words(app: Sphinx, exception: Exception | None) -> None:
         path.write_text(translated(ATTRIBUTE, path.read_text(encoding="utf-8"), theme), encoding="utf-8")
 
 
+@dataclass
+class ChineseReferences(AuthorYearReferenceStyle):
+    """Citations by author and year in Chinese sentences."""
+
+    person: PersonStyle = field(default_factory=lambda: PersonStyle(sep="、", sep2=" 和 ", last_sep="、", other=" 等"))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
+    register_plugin("sphinxcontrib.bibtex.style.referencing", "chinese", ChineseReferences)
     app.add_transform(SourcesOfTitles)
     app.add_transform(TitlesOfSolutions)
     app.add_transform(FormulasApart)

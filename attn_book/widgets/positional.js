@@ -28,7 +28,7 @@ const TEXT = {
   outside: (i) => say("Position {i} is outside the matrix.", { i }),
   frequency: (omega, length) =>
     say("ω = {omega} rad per position: one turn takes {length}\u00a0positions.", { omega, length }),
-  product: (i, k, value) => `p(${i}) · p(${k}) = ${value}.`,
+  product: (i, k, value) => say("p({i}) · p({k}) = {value}.", { i, k, value }),
   level: say("It depends on δ alone: if you move i, the curve does not change."),
   uneven: say("The last sine of an odd number of columns has no cosine, so the curve changes with i."),
   drawing: (name, said) => say("{name}. {said}", { name, said }),
