@@ -7,6 +7,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from attn_core import masks
 from attn_core.cache.block_tables import StreamingWindow
@@ -46,15 +47,18 @@ def paged_attention(
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length. A ``mask
     (B, T, M · block_size)`` hides more of what lies in a row's blocks from each of its queries, where it is False.
 
-    On a CPU keys, values and scores come in tiles (``tiled_attention``). On CUDA, few queries without a mask read the
-    blocks where they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered at once
-    (``gathered_attention``). With ``lengths`` on the CPU nothing waits for the device.
+    On a CPU keys, values and scores come in tiles (``tiled_attention``), where one tile suffices, by a fused kernel. On
+    CUDA, few queries without a mask read the blocks where they lie (``paged_triton.split_attention``). Elsewhere rows
+    are gathered at once (``gathered_attention``). With ``lengths`` on the CPU nothing waits for the device.
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
     scale = checked(q, keys, values, table, lengths, mask, scale)
     with torch.no_grad(), without_autocast(q):  # autocast would take the products back to half precision
         if in_tiles(q.device):
+            counts = set(lengths.tolist()) if q.shape[2] == 1 and mask is None and window is None else set()
+            if len(counts) == 1 and 0 < (count := counts.pop()) <= _TILE // (len(q) * keys[0, :, 0].numel()):
+                return _one_tile(q, keys, values, table, count, scale)
             out, _ = tiled_attention(q, keys, values, table, lengths, scale=scale, window=window, mask=mask)
             return out.to(q.dtype)
         if q.device.type == "cuda" and mask is None:
@@ -89,6 +93,15 @@ def checked(
         raise ValueError(f"mask: expected a boolean tensor of shape {slots}, got {kind(mask)}")
     check_scale(scale)
     return 1.0 / math.sqrt(size) if scale is None else scale
+
+
+def _one_tile(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, count: int, scale: float) -> Tensor:
+    """One query a row, which sees as many keys as a tile holds: these are copied for PyTorch's fused kernel."""
+    groups, size = keys.shape[1:3]
+    index = (table[:, None, : -(-count // size)] * groups + torch.arange(groups, device=q.device)[:, None]).flatten()
+    k, v = (x.flatten(0, 1)[index].view(len(q), groups, -1, x.shape[3])[:, :, :count] for x in (keys, values))
+    grouped = q[:, :, 0].unflatten(1, (groups, -1))
+    return functional.scaled_dot_product_attention(grouped, k, v, scale=scale).flatten(1, 2)[:, :, None]
 
 
 def gathered_attention(
@@ -140,7 +153,6 @@ def tiled_attention(
     """
     (_, heads, tokens, size), (_, groups, block_size, value_size) = q.shape, values.shape
     per_token, dtype = groups * max(size, value_size), accum_dtype(q)
-    # The entries that are not used name block 0, which always exists.
     table = table.where(masks.length_mask(-(-lengths.to(q.device) // block_size), table.shape[1]), 0)
     head = torch.arange(groups, device=q.device)[:, None]
     out = q.new_zeros(*q.shape[:3], value_size, dtype=dtype)
