@@ -14,7 +14,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -443,11 +442,11 @@ def write_words(app: Sphinx, exception: Exception | None) -> None:
         path.write_text(translated(ATTRIBUTE, path.read_text(encoding="utf-8"), theme), encoding="utf-8")
 
 
-@dataclass
 class ChineseReferences(AuthorYearReferenceStyle):
     """Citations by author and year in Chinese sentences."""
 
-    person: PersonStyle = field(default_factory=lambda: PersonStyle(sep="、", sep2=" 和 ", last_sep="、", other=" 等"))
+    def __init__(self) -> None:
+        super().__init__(person=PersonStyle(sep="、", sep2=" 和 ", last_sep="、", other=" 等"))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
