@@ -41,6 +41,7 @@ TALL = re.compile(r"\\(?:d?frac|sum|prod|int|under|over|max_|min_)")
 PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
 SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
 
+CODE = re.compile(r'(<div class="cell_input.*?<pre>(?:<span></span>)?)(.*?)(</pre>)', re.DOTALL)
 # A stored widget's key, its state, and where its script begins.
 STORED = re.compile(
     r'<div class="(attn-static [^>]*data-attn-id="(\w+)".*?<script type="application/json">)(.*?)'
@@ -118,6 +119,14 @@ def size_of(picture: Path) -> str:
     return f'loading="lazy" width="{width:.0f}" height="{height:.0f}" '
 
 
+def hanging(code: re.Match[str]) -> str:
+    """A cell's code in lines that know how far they are indented: what does not fit goes on further in."""
+    lines = code[2].removesuffix("\n").split("\n")
+    indents = [len(text) - len(text.lstrip(" ")) for text in (re.sub("<[^>]*>", "", line) for line in lines)]
+    said = (f'<span class="line" style="--in: {n}">{line}\n</span>' for n, line in zip(indents, lines, strict=True))
+    return code[1] + "".join(said) + code[3]
+
+
 def keep_in_place(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -134,7 +143,7 @@ def keep_in_place(
 
     context["body"] = DISPLAYED.sub(roomy, context.get("body", ""))
     body = PUNCTUATED.sub(r'<span class="unbroken">\1</span>', context.get("body", ""))
-    context["body"] = PICTURE.sub(sized, body)
+    context["body"] = CODE.sub(hanging, PICTURE.sub(sized, body))
 
 
 def let_models_come_later(

@@ -107,6 +107,7 @@ function draw({ model, listen, signal }) {
   let [at, given] = [0, ""]; // the step that shows, and the caption as it was given
   let ramp = null; // the colours, once the widget is on the page
   let isSeen = false;
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
 
   // A live region is read aloud whenever it is written to.
   const tell = (element, text) => element.textContent === text || (element.textContent = text);
@@ -185,7 +186,7 @@ function draw({ model, listen, signal }) {
     if (!typed().length || typed().length > LONGEST || strangers().length) return updateField(true);
     given = field.input.value;
     updateField();
-    start(typed());
+    start(typed(), still.matches);
     model.set("caption", given);
     model.save_changes();
   }
@@ -295,7 +296,7 @@ function draw({ model, listen, signal }) {
       if (!isIntersecting) return;
       seen.disconnect();
       isSeen = true;
-      if (run.states.length === 1) start(run.words, matchMedia("(prefers-reduced-motion: reduce)").matches);
+      if (run.states.length === 1) start(run.words, still.matches);
     },
     { threshold: 0.3 },
   );

@@ -1,5 +1,12 @@
 // The theme gives two of its buttons inline handlers; the template article-header-buttons.html takes them off.
-const presses = { "download-pdf": () => print(), fullscreen: () => toggleFullScreen() };
+// A picture that the reader has not come to yet is loaded before it is printed.
+async function printAll() {
+  const pictures = [...document.images];
+  for (const picture of pictures) picture.loading = "eager";
+  await Promise.allSettled(pictures.map((picture) => picture.decode()));
+  print();
+}
+const presses = { "download-pdf": printAll, fullscreen: () => toggleFullScreen() };
 for (const [name, press] of Object.entries(presses)) {
   document.querySelector(`.btn-${name}-button`)?.addEventListener("click", press);
 }
@@ -15,6 +22,7 @@ if (printing) {
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
+    for (const picture of document.images) picture.loading = "eager";
   });
   addEventListener("afterprint", () => {
     root.dataset.theme = before;

@@ -62,6 +62,21 @@
   const marks = new MutationObserver(look);
   for (const link of links) marks.observe(link, { attributeFilter: ["aria-current"] });
 
+  // The list of chapters opens at the one that is read; on a phone it lies in a dialog.
+  function showChapter() {
+    const link = document.querySelector(".bd-sidebar-primary li.current > a, #pst-primary-sidebar-modal li.current > a");
+    for (let box = link?.parentElement; box && box !== document.body; box = box.parentElement) {
+      if (box.scrollHeight <= box.clientHeight || !/auto|scroll/.test(getComputedStyle(box).overflowY)) continue;
+      const [inner, outer] = [link, box].map((element) => element.getBoundingClientRect());
+      box.scrollTop += inner.top - outer.top - outer.height / 2;
+      return;
+    }
+  }
+  addEventListener("load", showChapter); // after the theme's own attempt
+  for (const toggle of document.querySelectorAll(".primary-toggle")) {
+    toggle.addEventListener("click", () => setTimeout(showChapter));
+  }
+
   const start = document.querySelector("article a.sd-btn");
   let last = null;
   try {

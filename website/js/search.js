@@ -166,7 +166,7 @@
     }
     return rows[a.length][b.length];
   }
-  // A query that finds nothing, with the nearest of the book's words for each of its own.
+  // A query with the nearest of the book's words for each of its own that the book does not have.
   function nearest(index, text) {
     const nearestTo = (word) => {
       const most = word.length < 4 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
@@ -178,7 +178,10 @@
       }
       return best[0];
     };
-    return wordsOf(text).map(nearestTo).join(" ");
+    // The last one may not be typed to its end.
+    const isKnown = (word, at, all) =>
+      index.found.has(word) || (at === all.length - 1 && index.stems.some(([other]) => other.startsWith(word)));
+    return wordsOf(text).map((word, at, all) => (isKnown(word, at, all) ? word : nearestTo(word))).join(" ");
   }
 
   function marked(name, text, marks) {
@@ -237,7 +240,8 @@
       const known = await load();
       const text = field.value.trim();
       let { all, marks } = known && text ? search(known, text) : { all: [] };
-      const meant = known && text && !all.length ? nearest(known, text) : "";
+      const near = known && text ? nearest(known, text) : "";
+      const meant = near === wordsOf(text).join(" ") ? "" : near;
       if (meant) ({ all, marks } = search(known, meant));
       list.replaceChildren(
         ...all.slice(0, dialog ? LARGEST : 40).map(({ href, title, page, paragraphs, best }, at) => {
