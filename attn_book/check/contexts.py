@@ -14,7 +14,7 @@ from attn_book.context import blend
 _PAGE = "chapters/22_context"
 _PADDING = (_PAGE, "Padding on two levels, by hand")
 _LEVELS = (_PAGE, "Two levels of pooling")
-_CONTEXT = (_PAGE, "The proposal of 2019")
+_CONTEXT = (_PAGE, "Does the document help a word?")
 
 
 # The mean of the words so far.

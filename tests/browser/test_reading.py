@@ -30,6 +30,17 @@ LABELS = """async (image) => {
 }"""
 
 
+# Lines of code that go on further out than they began.
+OUT = """[...document.querySelectorAll(".cell_input pre .line")].filter((line) => {
+  const [words, range] = [document.createTreeWalker(line, NodeFilter.SHOW_TEXT), document.createRange()];
+  while (words.nextNode() && !words.currentNode.data.trim());
+  range.setStart(words.currentNode, Math.max(0, words.currentNode.data.search(/\\S/)));
+  range.setEndAfter(line.lastChild);
+  const [{ left } = {}, ...others] = [...range.getClientRects()].filter(({ width }) => width);
+  return others.some((rect) => rect.left < left);
+}).length"""
+
+
 @pytest.mark.parametrize(("path", "width"), [("index.html", 1280), (CHAPTER, 1280), (CHAPTER, 1440)])
 def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width):
     page = visit(path, width=width).page
@@ -39,7 +50,7 @@ def test_lines_have_a_readable_length_and_stay_where_they_are(visit, path, width
     assert 65 <= lines[len(lines) // 2] <= 75 and page.evaluate("moved") < 0.05
 
 
-def test_a_drawing_can_be_read_on_a_phone(visit):
+def test_drawings_code_and_the_list_of_chapters_can_be_read_on_a_phone(visit):
     scroll_through(page := visit("chapters/16_long_context.html", width=375, has_touch=True, is_mobile=True).page)
     drawing = page.locator("figure img[src*=ring]")
     assert drawing.evaluate(LABELS) < 9
@@ -50,6 +61,9 @@ def test_a_drawing_can_be_read_on_a_phone(visit):
     code = page.locator(".more").first.element_handle()  # the first one now: it will match no longer
     code.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
     page.wait_for_function("e => !e.matches('.more')", arg=code)
+    assert page.evaluate(OUT) == 0
+    page.locator(".primary-toggle").first.tap()
+    page.wait_for_function("() => document.querySelector('dialog li.current > a').getBoundingClientRect().top < 600")
 
 
 def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):

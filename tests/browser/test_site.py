@@ -11,21 +11,9 @@ from tests.browser.reader import faults, theme, turn_dark
 
 pytestmark = pytest.mark.browser
 
-SETTINGS = site.settings()["sphinx"]["config"]["mathjax3_config"]
-
-
-def test_mathjax_works_with_what_was_copied(visit):
-    """The files beside the pages are enough to set a formula, also where no chapter is built yet."""
-    seen = visit("reference/references.html")
-    seen.page.evaluate("document.querySelector('article').append('\\\\(\\\\sqrt{d}\\\\)')")
-    seen.page.evaluate("settings => { window.MathJax = settings; }", SETTINGS)
-    seen.page.add_script_tag(url="../mathjax/startup.js")
-    seen.page.wait_for_selector("mjx-container mjx-msqrt, mjx-container mjx-sqrt")
-    assert seen.wrong == []
-
-
 FOUND = {
     "bahdanu": "chapters/02_bahdanau.html",
+    "slidng window": "chapters/13_sparse.html#sliding-windows",
     "RoPE": "chapters/06_positions.html#rotary-positions",
     "multi head attention": "chapters/04_multi_head.html",
     "why sqrt d": "chapters/01_pooling.html#why-divide-by-d",
