@@ -13,7 +13,7 @@
   const pairs = (run) => [...run].map((sign, at, all) => sign + (all[at + 1] ?? ""));
   const wordsOf = (text) => {
     const plain = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replaceAll("√", " sqrt ");
-    const british = plain.replace(/(?<=\p{L}{3})iz(?=ation|e|ing)/gu, "is");
+    const british = plain.replace(/(?<=\p{L}{3})iz(?=[aei]|(?!\p{L}))/gu, "is");
     return (british.match(WORD) ?? []).flatMap((word) => (HAN.test(word) ? pairs(word) : [word]));
   };
   const asked = (query) => {
@@ -169,7 +169,7 @@
   // A query with the nearest of the book's words for each of its own that the book does not have.
   function nearest(index, text) {
     const nearestTo = (word) => {
-      const most = word.length < 4 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
+      const most = word.length < 5 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
       let best = [word, most + 1, 0];
       for (const [other, where] of index.found) {
         if (Math.abs(other.length - word.length) > most) continue;
@@ -180,7 +180,7 @@
     };
     // The last one may not be typed to its end.
     const isKnown = (word, at, all) =>
-      index.found.has(word) || (at === all.length - 1 && index.stems.some(([other]) => other.startsWith(word)));
+      index.stems.some(([other, root]) => root === stem(word) || (at === all.length - 1 && other.startsWith(word)));
     return wordsOf(text).map((word, at, all) => (isKnown(word, at, all) ? word : nearestTo(word))).join(" ");
   }
 
@@ -260,10 +260,13 @@
       field.setAttribute("aria-expanded", String(!list.hidden));
       const nothing = known ? say("Nothing found.") : say("The search could not be loaded.");
       const instead = meant && say('Results for "{words}"').replace("{words}", () => meant);
-      said.textContent = text && !all.length ? nothing : instead;
+      // Not while a word is being typed.
+      clearTimeout(saying);
+      said.textContent = "";
+      saying = setTimeout(() => (said.textContent = text && !all.length ? nothing : instead), 500);
       choose(list.firstElementChild);
     }
-    let shown;
+    let shown, saying;
     field.addEventListener("focus", load);
     field.addEventListener("input", () => {
       shown = show();
