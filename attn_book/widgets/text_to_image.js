@@ -268,6 +268,8 @@ function draw({ model, listen, signal }) {
     large.told.textContent = at ? TEXT.noisy(at, STEPS) : TEXT.noise;
     beside.told.textContent = at && at === run.found.length ? TEXT.predictedBefore(at) : TEXT.predicted;
     for (const { picture, told } of [large, beside]) picture.setAttribute("aria-label", told.textContent);
+    const { chosen } = settings;
+    [...strip.children].forEach((word, k) => word.firstChild.setAttribute("aria-pressed", k === chosen));
     if (!run.found.length) {
       paintPicture(large.picture, run.states[0]);
       beside.picture.width = large.picture.width; // empties it
@@ -276,14 +278,12 @@ function draw({ model, listen, signal }) {
     const looked = Math.min(at, run.found.length - 1); // after the last step, what was seen in it
     const maps = mapsOf(engine, run.weights[looked], run.used, settings.block).slice(1);
     const tops = maps.map((map) => hundredths(Math.max(...map)));
-    const { chosen } = settings;
     paintPicture(large.picture, run.states[at], maps[chosen]);
     paintPicture(beside.picture, run.found[looked], maps[chosen]);
     [...strip.children].forEach(({ firstChild: press }, k) => {
       const [, small, value] = press.children;
       paintMap(small, maps[k]);
       value.textContent = tops[k];
-      press.setAttribute("aria-pressed", k === chosen);
       press.setAttribute("aria-label", TEXT.word(shown(run.words[k]), tops[k]));
     });
     reading.classList.toggle("attn-hint", chosen < 0);

@@ -92,12 +92,12 @@ FAULTS = """async (card, [drawn, theme]) => {
   const found = [];
   const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const look = () => card.outerHTML + [...card.querySelectorAll("canvas")].map((canvas) => canvas.toDataURL()).join();
-  // A busy machine draws late: a look counts once it has stayed the same for a while.
+  // A busy machine draws late: a look counts once it has stayed the same for a while, and a painting once it is done.
   const settled = async () => {
     for (let last = null, same = 0, tries = 0; same < 5 && tries < 200; tries++) {
       await frames();
       const now = look();
-      same = now === last ? same + 1 : 0;
+      same = now === last && !card.querySelector(".attn-painter > .attn-told:empty") ? same + 1 : 0;
       last = now;
     }
     return look();
