@@ -99,7 +99,8 @@ function openPainter({ patch, heads, layers, dim, words, weights }) {
 }
 
 // The steps from noise to a picture, one at a time: the noisy patches, the guided prediction, the weights of the words,
-// and the patches after the step. Between them stand the pauses of `predict`, which yield nothing. `kept(step)` may give weights of an earlier painting to use in a step.
+// and the patches after the step. Between them stand the pauses of `predict`, which yield nothing. `kept(step)` may give
+// weights of an earlier painting to use in a step.
 function* painting(model, { ids, noise, steps = 20, guidance = 2, factors, kept = () => undefined }) {
   expectThat("steps", Number.isInteger(steps) && steps >= 1, "a whole number of at least 1", steps);
   expectThat("guidance", guidance >= 0, "a number of at least 0", guidance);

@@ -47,9 +47,9 @@ def paged_attention(
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length. A ``mask
     (B, T, M · block_size)`` hides more of what lies in a row's blocks from each of its queries, where it is False.
 
-    On a CPU keys, values and scores come in tiles (``tiled_attention``), where one tile suffices, by a fused kernel. On
-    CUDA, few queries without a mask read the blocks where they lie (``paged_triton.split_attention``). Elsewhere rows
-    are gathered at once (``gathered_attention``). With ``lengths`` on the CPU nothing waits for the device.
+    On a CPU keys, values and scores come in tiles (``tiled_attention``), or, for one query in each of equally long rows
+    that fit into a tile, by PyTorch's fused kernel. On CUDA, few queries without a mask read the blocks where they lie
+    (``paged_triton.split_attention``). Elsewhere all rows are gathered (``gathered_attention``).
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """

@@ -189,8 +189,7 @@ def test_the_page_shows_what_is_painted_and_each_step_before(card):
 
 
 def test_words_are_weighed_and_the_places_of_another_caption_are_kept(card):
-    press(card, "Paint")
-    painted(card)
+    painted(card)  # as soon as it is seen
     card.locator("select").nth(1).select_option("0")
     painted(card)
     zeros = [value == "0.00" for value in texts(card, ".attn-look .attn-value")]
