@@ -1,4 +1,4 @@
-"""A Transformer on real sentences, trained in two processes, for the appendix on scale.
+"""A Transformer on real sentences, trained in two processes: the program that the appendix on scale names.
 
 By itself this file trains on one device or on several, and every setting is an option:
 
