@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 # Two builds in _build at a time would spoil each other.
 .NOTPARALLEL:
-.PHONY: help setup setup-site pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext catalogues book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean
+.PHONY: help setup setup-site pins proofread repository book test lint unit coverage quick check check-widget check-chapter notebooks site execute widgets api heads number record bench bench-quick bench-gpu bench-floors gettext catalogues book-in pdf-in editions linkcheck pdf epub fresh release serve lab test-gpu test-colab test-translation test-browser test-elsewhere test-perturbed test-exercises clean always
 
 PY := .venv/bin/python
 NOTEBOOKS := $(wildcard chapters/*.ipynb)
@@ -41,13 +41,18 @@ setup:
 setup-site:
 	@sh website/setup.sh site
 
+# Where no file is newer than the last build, there is nothing to do. Without git nobody says which files there are.
+SOURCES := $(wildcard $(shell git ls-files -co --exclude-standard -- . ":!tests" ":!locale" ":!exercises" 2>/dev/null))
+book: setup-site _build/html/.built  ## build the book into _build/html, warnings as errors
+	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
+
 # Sphinx copies styles and scripts only when it writes a page, so a change of these asks for all pages; and the first
 # page holds a widget.
-book: setup-site  ## build the book into _build/html, warnings as errors
+_build/html/.built: $(or $(SOURCES),always) | setup-site
 	@[ -z "$$(find website/css website/js website/templates website/site_extension.py website/take_away.py website/ways.py website/chapter_map.py attn_book/widgets -newer _build/html/index.html 2>&1)" ] || rm -rf _build/.doctrees
 	@$(PY) website/vendor_mathjax.py
 	@.venv/bin/jupyter-book build . -n -W --keep-going -q >/dev/null || { rm -rf _build/.doctrees; exit 1; }
-	@echo "The book: file://$(CURDIR)/_build/html/index.html (or: make serve)"
+	@touch $@
 
 test: setup lint unit notebooks book site  ## lint, unit tests, every notebook, the built site
 

@@ -16,7 +16,7 @@ import attn_core
 ROOT = Path(__file__).resolve().parent.parent
 NAME = f"attention-book-{attn_core.__version__}"
 # Of use on a host alone.
-HOST = {"404.html", "sitemap.xml", ".buildinfo", ".nojekyll"}
+HOST = {"404.html", "sitemap.xml", ".buildinfo", ".built", ".nojekyll"}
 # Where take_away.py leaves room for what is made from the built site: a line of the first page, and each page's menu.
 FILES = "<!-- files -->"
 ENTRY = '<span class="btn__text-container">BibTeX</span>'
