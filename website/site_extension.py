@@ -38,6 +38,8 @@ DISPLAYED = re.compile(
     re.DOTALL,
 )
 TALL = re.compile(r"\\(?:d?frac|sum|prod|int|under|over|max_|min_)")
+# Brackets that sphinx-exercise puts around a title, beside Chinese.
+TITLED = re.compile(r'(<p class="admonition-title">.*?[\d.]+)(?: ?(</span>))? \((.*?)\)((?:</a>)?</p>)')
 PICTURE = re.compile(r'<img (?![^>]*\swidth=)(?=[^>]*src="[^"]*_images/([^"/]+)")')
 SVG = re.compile(r'<svg\b[^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ([\d.]+)"[^>]*>')
 
@@ -105,9 +107,11 @@ def name_folded_pages(
 def mend_for_screen_readers(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Replace in a page's body the markup that misleads screen readers (see MENDED)."""
+    """Replace in a page's body the markup that misleads screen readers (see MENDED), and Latin brackets in Chinese."""
     for wrong, right in MENDED.items():
         context["body"] = context.get("body", "").replace(wrong, right)
+    if app.config.language.startswith("zh"):
+        context["body"] = TITLED.sub(r"\1\2（\3）\4", context["body"])
 
 
 def size_of(picture: Path) -> str:

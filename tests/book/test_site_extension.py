@@ -1,21 +1,12 @@
 """The Sphinx extension: scripts dropped, alt text demanded."""
 
-import importlib.util
 import types
 
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
 
-from tests.book.built_site import ROOT
-
-
-@pytest.fixture(scope="module")
-def extension():
-    spec = importlib.util.spec_from_file_location("site_extension", ROOT / "website" / "site_extension.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from website import site_extension as extension
 
 
 def script(filename="", **attributes):
@@ -29,7 +20,7 @@ def site_with(builder="html", **formulas):
     return types.SimpleNamespace(builder=types.SimpleNamespace(name=builder), env=env)
 
 
-def test_scripts_of_live_kernels_are_dropped(extension):
+def test_scripts_of_live_kernels_are_dropped():
     kept = [script("_static/doctools.js"), script(body="let x = 1;"), "plain.js"]
     dropped = [
         script(body="const THEBE_JS_URL = 'x'"),
@@ -42,7 +33,7 @@ def test_scripts_of_live_kernels_are_dropped(extension):
 
 
 @pytest.mark.parametrize(("alt", "warnings"), [(None, 1), ("  ", 1), ("a cat", 0)])
-def test_a_picture_without_alt_text_is_a_warning(extension, monkeypatch, alt, warnings):
+def test_a_picture_without_alt_text_is_a_warning(monkeypatch, alt, warnings):
     said = []
     monkeypatch.setattr(extension.logger, "warning", lambda *args, **kwargs: said.append(args))
     document = new_document("page")

@@ -25,8 +25,7 @@ def test_menus_and_dialogs_have_no_fault(visit, width, opener, opened, theme):
     page.locator(opener).locator("visible=true").first.click()
     page.locator(opened).wait_for()
     settle(page)
-    found = faults(page, within=opened)
-    assert not found, "\n".join(found)
+    assert faults(page, within=opened) == []
 
 
 def test_a_fold_is_named_by_its_own_line(visit):

@@ -1,11 +1,11 @@
 """The site opened from a disk, out of a release's zip: links, widgets, formulas and the search, without a server."""
 
-import importlib.util
 import zipfile
 
 import pytest
 
 from tests.book import built_site as site
+from website import release
 
 pytestmark = pytest.mark.browser
 
@@ -13,9 +13,6 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
     """The site out of the zip that a release has."""
-    spec = importlib.util.spec_from_file_location("book_release", site.ROOT / "website" / "release.py")
-    release = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(release)
     folder = tmp_path_factory.mktemp("release with a blank")
     release.pack(site.HTML, folder / "book.zip")
     with zipfile.ZipFile(folder / "book.zip") as archive:

@@ -13,12 +13,17 @@ pytestmark = pytest.mark.browser
 
 FOUND = {
     "bahdanu": "chapters/02_bahdanau.html",
+    "rotery embeding": "chapters/06_positions.html#rotary-positions",
     "slidng window": "chapters/13_sparse.html#sliding-windows",
     "RoPE": "chapters/06_positions.html#rotary-positions",
     "multi head attention": "chapters/04_multi_head.html",
     "why sqrt d": "chapters/01_pooling.html#why-divide-by-d",
+    "why divide by the square root": "chapters/01_pooling.html#why-divide-by-d",
     "how do I mask padding": "chapters/04_multi_head.html#masks-and-padding",
     "EAGLE": "chapters/12_serving.html#speculative-decoding",
+    "HookedTransformer": "chapters/21_microscope.html#in-practice",
+    "citation": "index.html#download-and-cite",
+    "Chapter 7": "chapters/07_transformer.html",
 }
 TERMS = ["alignment", "teacher forcing", "MQA", "GQA", "MLA", "ViT", "KV cache", "FlashAttention", "PagedAttention"]
 NO_PROSE = re.compile(r"\\|Show the code|Copy to clipboard|Click to show|Skip to|Toggle")
@@ -36,6 +41,7 @@ def test_the_dialog_finds_sections_and_fetches_little(visit):
         field.fill(query)
         page.locator(f"dialog [role=option]:first-child[href$='/{place}']").wait_for()
         assert not NO_PROSE.search("".join(options.all_inner_texts()))
+        assert page.locator("#pst-search-dialog").evaluate("e => e.scrollHeight <= e.clientHeight")
     for term in TERMS:
         field.fill(term)
         page.locator("dialog [role=option][href*='glossary.html#term-']").first.wait_for()
@@ -51,17 +57,34 @@ def test_the_dialog_finds_sections_and_fetches_little(visit):
     assert seen.wrong == []
 
 
+def test_the_number_of_results_comes_with_them_and_leads_to_all(visit):
+    page = visit("chapters/02_bahdanau.html").page
+    page.keyboard.press("Control+k")
+    field, said, options = (page.locator(f"dialog {part}") for part in ("input", ".found-said", "[role=option]"))
+    field.fill("xqzvw")
+    said.filter(has_text="Nothing found.").wait_for()
+    field.fill("xqzvwq")
+    assert said.inner_text() == "Nothing found."
+    field.fill("rotery embeding")
+    options.first.wait_for()
+    count = int(re.fullmatch(r"All (\d+) results", options.last.inner_text())[1])
+    assert said.inner_text() == f'Results for "rotary embedding": {count} sections found'
+    for key in ("ArrowUp", "Enter"):
+        field.press(key)
+    page.locator("main [role=option]").nth(count - 1).wait_for()
+
+
 def test_chinese_is_found_by_pairs_of_characters(visit):
     page = visit("search.html").page
-    sections = [["", "目录", "请注意。"], ["a", "一", "力学"], ["b", "二", "模型用RoPE。\n这是自注意力机制。"]]
-    index = json.dumps({"pages": [["chapters/1.html", sections]], "names": []}).encode()
+    sections = [["", "目录", "请注意。", ""], ["a", "一", "力学", "张量"], ["b", "二", "RoPE。\n自注意力机制。", ""]]
+    index = json.dumps({"pages": [["chapters/1.html", sections]], "names": []}, ensure_ascii=False).encode("gb18030")
     page.route("**/sections.bin", lambda route: route.fulfill(body=zlib.compress(index)))
-    for query, place in (("注意力", "#b"), ("rope", "#b"), ("力学", "#a"), ("目", "1.html")):
+    for query, place in (("注意力", "#b"), ("rope", "#b"), ("力学", "#a"), ("张量", "#a"), ("目", "1.html")):
         page.goto(page.url.partition("?")[0] + f"?q={query}")
         page.locator(f"main [role=option]:first-child[href$='{place}']").wait_for()
 
 
-def test_the_place_is_kept(visit):
+def test_the_place_and_a_chosen_theme_are_kept(visit):
     """The panel of contents and the bar follow the reader, and the first page leads back."""
     seen = visit("chapters/06_positions.html", width=1440, height=400)
     page = seen.page
@@ -83,7 +106,9 @@ def test_the_place_is_kept(visit):
     page.locator(".navbar-brand").first.click()
     page.get_by_role("link", name=f"Continue at {title.replace('. ', ' ', 1)}").click()
     page.wait_for_url(f"**/06_positions.html{place}")
-    assert seen.wrong == []
+    turn_dark(page)
+    page.reload()
+    assert theme(page) == "dark" and seen.wrong == []
 
 
 # Whether the line ends at the word that is marked above the map.
@@ -145,13 +170,6 @@ def test_the_map_has_the_arrows_of_the_chapters_and_a_way_is_followed_with_next(
     assert [fault for fault in seen.wrong if not fault.startswith("failed: ")] == []  # fonts, on leaving
 
 
-def test_a_chosen_theme_is_kept(visit):
-    page = visit("index.html").page
-    turn_dark(page)
-    page.reload()
-    assert theme(page) == "dark"
-
-
 @pytest.mark.parametrize("path", ["index.html", "chapters/02_bahdanau.html", "chapters/07_transformer.html"])
 def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
     seen = visit(path)
@@ -167,6 +185,5 @@ def test_a_translator_opens_the_book_and_two_of_its_chapters(visit, path):
 
 
 def test_without_scripts_a_widget_is_a_picture(visit):
-    page = visit("index.html", java_script_enabled=False).page
-    picture = page.locator(".recorded-translator img.attn-picture")
+    picture = visit("index.html", java_script_enabled=False).page.locator(".recorded-translator img.attn-picture")
     assert picture.is_visible() and "Greatest weights" in picture.get_attribute("alt")

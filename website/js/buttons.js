@@ -28,3 +28,7 @@ if (printing) {
     root.dataset.theme = before;
   });
 }
+// The button of a fold is called what the fold is.
+addEventListener("load", () => {
+  for (const fold of document.querySelectorAll(".toggle-button")) fold.ariaLabel = fold.parentElement.innerText.trim();
+});

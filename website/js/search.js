@@ -7,12 +7,13 @@
   );
   const HAN = /^\p{Script=Han}/u;
   const WORD = /\p{Script=Han}+|(?:(?!\p{Script=Han})[\p{L}\p{N}])+/gu;
+  const ROOT = /√|square roots?|平方根/g;
   const LARGEST = 8; // results in the dialog
 
   // Chinese has no blanks: its words are pairs of characters, and the last character alone.
   const pairs = (run) => [...run].map((sign, at, all) => sign + (all[at + 1] ?? ""));
   const wordsOf = (text) => {
-    const plain = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replaceAll("√", " sqrt ");
+    const plain = text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replace(ROOT, " sqrt ");
     const british = plain.replace(/(?<=\p{L}{3})iz(?=[aei]|(?!\p{L}))/gu, "is");
     return (british.match(WORD) ?? []).flatMap((word) => (HAN.test(word) ? pairs(word) : [word]));
   };
@@ -42,13 +43,14 @@
     } else {
       packed = (await fetch(file("sections.bin"))).body;
     }
-    const { pages, names } = await new Response(packed.pipeThrough(new DecompressionStream("deflate"))).json();
+    const unpacked = await new Response(packed.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+    const { pages, names } = JSON.parse(new TextDecoder("gb18030").decode(unpacked));
 
     const sections = [];
     const found = new Map(); // word → where it stands: [section, paragraph or -1 for the title, how often]
-    const enter = (section, at, text) => {
+    const enter = (section, at, text, worth = 1) => {
       const counts = new Map();
-      for (const word of wordsOf(text)) counts.set(word, (counts.get(word) ?? 0) + 1);
+      for (const word of wordsOf(text)) counts.set(word, (counts.get(word) ?? 0) + worth);
       for (const [word, count] of counts) {
         if (!found.has(word)) found.set(word, []);
         found.get(word).push([section, at, count]);
@@ -56,13 +58,14 @@
       return counts.size;
     };
     for (const [address, parts] of pages) {
-      for (const [place, title, text] of parts) {
+      for (const [place, title, text, rest] of parts) {
         const href = new URL(address + (place && `#${place}`), search).href;
         // A chapter comes before the appendices, and these before the glossary and the first page.
         const weight = /\/\d/.test(address) ? 1 : address.startsWith("chapters/") ? 0.7 : 0.35;
         const section = { href, title, page: parts[0][1], weight, paragraphs: text.split("\n") };
         section.length = enter(sections.length, -1, title.replace(/^[\d.]+ /, ""));
         section.paragraphs.forEach((paragraph, at) => enter(sections.length, at, paragraph));
+        enter(sections.length, section.paragraphs.length, rest, 1 / 3); // which makes half of what it is in prose
         sections.push(section);
       }
     }
@@ -124,7 +127,9 @@
       for (const name of group) {
         if (!` ${words} `.includes(` ${name} `)) continue;
         for (const other of group) {
-          if (other !== name) queries.push([` ${words} `.replace(` ${name} `, ` ${other} `).trim(), 0.6]);
+          // Of a Chinese name, the English one is rare in the pages, so that it would count for too much.
+          const trust = HAN.test(name) && !HAN.test(other) ? 0.1 : 0.6;
+          if (other !== name) queries.push([` ${words} `.replace(` ${name} `, ` ${other} `).trim(), trust]);
         }
       }
     }
@@ -138,16 +143,21 @@
       }
     }
     const most = Math.max(...[...results.values()].map(({ score }) => score));
-    const all = [...results.values()].filter(({ score }) => score > most / 20).sort((a, b) => b.score - a.score);
+    let all = [...results.values()].filter(({ score }) => score > most / 20).sort((a, b) => b.score - a.score);
     // What the glossary says of just this comes third at the latest.
     const isAsked = ({ href, title }) =>
       href.includes("#term-") && queries.some(([query]) => query === wordsOf(title).join(" "));
     const term = all.findIndex(isAsked);
     if (term > 2) all.splice(2, 0, ...all.splice(term, 1));
-    const marks = [...new Set(queries.flatMap(([query]) => asked(query)))].map((word) => (word === "sqrt" ? "√" : stem(word)));
+    // And the section or the chapter of just this number comes first.
+    const number = /^(?:chapter|section|§|第)? ?(\d+(?:\.\d+)*) ?[章节]?$/i.exec(text)?.[1];
+    const numbered = number && index.sections.find(({ title }) => title.startsWith(`${number}. `));
+    if (numbered) all = [{ ...numbered, best: 0 }, ...all.filter(({ href }) => href !== numbered.href)];
+    const asRoot = (word) => (word === "sqrt" ? ROOT.source : stem(word));
+    const marks = [...new Set(queries.flatMap(([query]) => asked(query)))].map(asRoot);
     const letter = "(?:(?!\\p{Script=Han})[\\p{L}\\p{N}])";
     const patterns = marks.map((mark) => {
-      if (HAN.test(mark) || mark === "√") return mark;
+      if (HAN.test(mark) || mark === ROOT.source) return mark;
       return `(?<!${letter})${mark}${mark.length > 1 ? `${letter}*` : `(?!${letter})`}`;
     });
     return { all, marks: new RegExp(`(${patterns.join("|")})`, "giu") };
@@ -172,15 +182,18 @@
       const most = word.length < 5 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
       let best = [word, most + 1, 0];
       for (const [other, where] of index.found) {
-        if (Math.abs(other.length - word.length) > most) continue;
+        if (other[0] !== word[0] || Math.abs(other.length - word.length) > most) continue;
         const away = distance(word, other);
         if (away < best[1] || (away === best[1] && best[2] && where.length > best[2])) best = [other, away, where.length];
       }
       return best[0];
     };
-    // The last one may not be typed to its end.
+    // A form of a known word is known, unless so much of a long one is its ending that it may be misspelt. The last one
+    // may not be typed to its end.
+    const isForm = (word, root) => root === stem(word) && (word.length < 6 || root.length >= word.length - 1);
     const isKnown = (word, at, all) =>
-      index.stems.some(([other, root]) => root === stem(word) || (at === all.length - 1 && other.startsWith(word)));
+      index.found.has(word) ||
+      index.stems.some(([other, root]) => isForm(word, root) || (at === all.length - 1 && other.startsWith(word)));
     return wordsOf(text).map((word, at, all) => (isKnown(word, at, all) ? word : nearestTo(word))).join(" ");
   }
 
@@ -236,6 +249,21 @@
       option?.scrollIntoView({ block: "nearest" });
       field.setAttribute("aria-activedescendant", option?.id ?? "");
     }
+    function option(at, href, ...parts) {
+      const link = document.createElement("a");
+      Object.assign(link, { href, id: `${list.id}-${at}`, tabIndex: -1 });
+      link.setAttribute("role", "option");
+      link.setAttribute("aria-selected", "false");
+      link.append(...parts);
+      link.addEventListener("click", () => dialog?.close());
+      return link;
+    }
+    let shown, waiting, pending;
+    function settle() {
+      clearTimeout(waiting);
+      pending?.();
+      pending = null;
+    }
     async function show() {
       const known = await load();
       const text = field.value.trim();
@@ -243,36 +271,52 @@
       const near = known && text ? nearest(known, text) : "";
       const meant = near === wordsOf(text).join(" ") ? "" : near;
       if (meant) ({ all, marks } = search(known, meant));
-      list.replaceChildren(
-        ...all.slice(0, dialog ? LARGEST : 40).map(({ href, title, page, paragraphs, best }, at) => {
-          const option = document.createElement("a");
-          Object.assign(option, { href, id: `${list.id}-${at}`, tabIndex: -1 });
-          option.setAttribute("role", "option");
-          option.setAttribute("aria-selected", "false");
-          option.append(marked("title", title, marks));
-          if (page !== title) option.append(marked("page", page, /$^/));
-          if (paragraphs[best]) option.append(marked("text", excerpt(paragraphs[best], marks), marks));
-          option.addEventListener("click", () => dialog?.close());
-          return option;
-        }),
-      );
-      list.hidden = !all.length;
-      field.setAttribute("aria-expanded", String(!list.hidden));
+      const most = dialog ? LARGEST : all.length;
+      const draw = () => {
+        const options = all.slice(0, most).map(({ href, title, page, paragraphs, best }, at) => {
+          const parts = [marked("title", title, marks)];
+          if (page !== title) parts.push(marked("page", page, /$^/));
+          const paragraph = paragraphs[best] ?? paragraphs[0]; // a word may stand in none
+          if (paragraph) parts.push(marked("text", excerpt(paragraph, marks), marks));
+          return option(at, href, ...parts);
+        });
+        if (all.length > most) {
+          const every = say("All {count} results").replace("{count}", all.length);
+          options.push(option(most, `${form.action}?q=${encodeURIComponent(text)}`, marked("title", every, /$^/)));
+        }
+        list.replaceChildren(...options);
+        list.hidden = !all.length;
+        field.setAttribute("aria-expanded", String(!list.hidden));
+        choose(list.firstElementChild);
+      };
       const nothing = known ? say("Nothing found.") : say("The search could not be loaded.");
-      const instead = meant && say('Results for "{words}"').replace("{words}", () => meant);
-      // Not while a word is being typed.
-      clearTimeout(saying);
-      said.textContent = "";
-      saying = setTimeout(() => (said.textContent = text && !all.length ? nothing : instead), 500);
-      choose(list.firstElementChild);
+      const sections = all.length === 1 ? say("1 section found") : say("{count} sections found");
+      const count = sections.replace("{count}", all.length);
+      const instead = say('Results for "{words}": {count}').replace("{words}", () => meant).replace("{count}", count);
+      const found = meant ? instead : count;
+      const told = text && (all.length ? found : nothing);
+      clearTimeout(waiting);
+      pending = null;
+      if (!meant) {
+        draw();
+        if (told === said.textContent) return;
+        said.textContent = "";
+      }
+      // Not while a word is being typed; and a corrected list comes together with its note, which takes room.
+      pending = () => {
+        if (meant) draw();
+        said.classList.toggle("visually-hidden", !meant && all.length > 0);
+        said.textContent = told;
+      };
+      waiting = setTimeout(settle, 500);
     }
-    let shown, saying;
     field.addEventListener("focus", load);
     field.addEventListener("input", () => {
       shown = show();
     });
     field.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) settle();
       if (!step || list.hidden) return;
       event.preventDefault();
       const options = [...list.children];
@@ -282,6 +326,7 @@
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       await shown;
+      settle();
       const chosen = list.querySelector("[aria-selected=true]");
       if (chosen) chosen.click();
       else if ((await load()) === null && dialog) form.submit();
