@@ -2,7 +2,7 @@
 function fade(wide) {
   wide.classList.toggle("more", wide.scrollWidth - wide.clientWidth - wide.scrollLeft > 2);
 }
-const FADING = "article :is(pre, table, span.math, div.math mjx-container, .pst-scrollable-table-container, .cell_output .text_html)";
+const FADING = "article :is(pre, table, div.math mjx-container, .pst-scrollable-table-container, .cell_output .text_html)";
 document.addEventListener("scroll", ({ target }) => target.matches?.(FADING) && fade(target), true);
 
 // The theme lets keys reach what scrolls sideways, but it measures once, when folded solutions have no width yet, and
@@ -11,7 +11,7 @@ document.addEventListener("scroll", ({ target }) => target.matches?.(FADING) && 
 // scroll are reached by keys, and no others.
 function measure() {
   dispatchEvent(new Event("resize"));
-  for (const wide of document.querySelectorAll("span.math, div.math, div.math mjx-container, table.results")) {
+  for (const wide of document.querySelectorAll("div.math, div.math mjx-container, table.results")) {
     if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
     else wide.removeAttribute("tabindex");
   }
