@@ -13,7 +13,7 @@ def test_the_buttons_that_had_inline_handlers_work(visit):
     page.evaluate("() => { window.print = () => { window.printed = (window.printed ?? 0) + 1; }; }")
     page.locator(".dropdown-download-buttons button").first.click()
     page.get_by_role("button", name="Print this page").click()
-    assert page.evaluate("window.printed") == 1
+    page.wait_for_function("window.printed === 1")  # once all pictures are there
     page.keyboard.press("Escape")
     for is_full in ("true", "false"):
         page.locator(".btn-fullscreen-button").click()

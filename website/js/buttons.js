@@ -28,7 +28,8 @@ if (printing) {
     root.dataset.theme = before;
   });
 }
-// The button of a fold is called what the fold is.
+// The button of a fold is called what the fold is, and one that copies by its hint.
 addEventListener("load", () => {
   for (const fold of document.querySelectorAll(".toggle-button")) fold.ariaLabel = fold.parentElement.innerText.trim();
+  for (const copy of document.querySelectorAll(".copybtn")) copy.ariaLabel = copy.dataset.tooltip;
 });

@@ -62,7 +62,7 @@
         const href = new URL(address + (place && `#${place}`), search).href;
         // A chapter comes before the appendices, and these before the glossary and the first page.
         const weight = /\/\d/.test(address) ? 1 : address.startsWith("chapters/") ? 0.7 : 0.35;
-        const section = { href, title, page: parts[0][1], weight, paragraphs: text.split("\n") };
+        const section = { href, title, page: parts[0][1], weight, paragraphs: text.split("\n"), rest };
         section.length = enter(sections.length, -1, title.replace(/^[\d.]+ /, ""));
         section.paragraphs.forEach((paragraph, at) => enter(sections.length, at, paragraph));
         enter(sections.length, section.paragraphs.length, rest, 1 / 3); // which makes half of what it is in prose
@@ -273,12 +273,16 @@
       if (meant) ({ all, marks } = search(known, meant));
       const most = dialog ? LARGEST : all.length;
       const draw = () => {
-        const options = all.slice(0, most).map(({ href, title, page, paragraphs, best }, at) => {
+        const options = all.slice(0, most).map(({ href, title, page, paragraphs, rest, best }, at) => {
           const parts = [marked("title", title, marks)];
           if (page !== title) parts.push(marked("page", page, /$^/));
-          const paragraph = paragraphs[best] ?? paragraphs[0]; // a word may stand in none
-          if (paragraph) parts.push(marked("text", excerpt(paragraph, marks), marks));
-          return option(at, href, ...parts);
+          const further = best in paragraphs ? [] : (rest.match(marks) ?? []); // in code, or far down in a paragraph
+          const text = excerpt(paragraphs[best] ?? paragraphs[0], marks);
+          if (text) parts.push(marked("text", text, marks));
+          if (!further.length) return option(at, href, ...parts);
+          const words = say("Further in this section: {words}").replace("{words}", further.slice(0, 4).join(", "));
+          const to = `${href.includes("#") ? "" : "#"}:~:text=${encodeURIComponent(further[0])}`;
+          return option(at, href + to, ...parts, marked("text", words, marks));
         });
         if (all.length > most) {
           const every = say("All {count} results").replace("{count}", all.length);
@@ -298,14 +302,15 @@
       clearTimeout(waiting);
       pending = null;
       if (!meant) {
-        draw();
+        if (all.length || !text) draw();
         if (told === said.textContent) return;
         said.textContent = "";
       }
-      // Not while a word is being typed; and a corrected list comes together with its note, which takes room.
+      // Not while a word is being typed, when nothing may be found yet; and a corrected list comes together with its
+      // note, which takes room.
       pending = () => {
-        if (meant) draw();
-        said.classList.toggle("visually-hidden", !meant && all.length > 0);
+        if (meant || !all.length) draw();
+        said.classList.toggle("visually-hidden", Boolean(dialog) && !meant && all.length > 0);
         said.textContent = told;
       };
       waiting = setTimeout(settle, 500);
@@ -333,6 +338,7 @@
     });
     if (!dialog) {
       field.value = new URLSearchParams(location.search).get("q") ?? "";
+      if (!field.value) field.focus();
       shown = show();
     }
   });
