@@ -89,7 +89,11 @@ function rampOf(root) {
   return colours(stops.map((stop) => stop.trim()));
 }
 
-const isPrinted = () => matchMedia("print").matches;
+// Chromium counts the pages before it tells of the change of medium, and what is drawn then may push the end off paper.
+let isPrinting = false;
+addEventListener("beforeprint", () => (isPrinting = true));
+addEventListener("afterprint", () => (isPrinting = false));
+const isPrinted = () => isPrinting || matchMedia("print").matches;
 
 // ---- The widget on the page ----
 
@@ -116,8 +120,9 @@ function layOut(el, layout, signal) {
   for (const page of [document.documentElement, document.body]) {
     themed.observe(page, { attributeFilter: ["class", "data-theme", "theme", "data-jp-theme-light"] });
   }
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, draw, { signal });
   for (const query of ["print", "(prefers-color-scheme: dark)"]) {
-    matchMedia(query).addEventListener("change", draw, { signal });
+    matchMedia(query).addEventListener("change", () => isPrinting || draw(), { signal });
   }
   signal.addEventListener("abort", () => [resized, themed].forEach((observer) => observer.disconnect()));
 }

@@ -155,8 +155,8 @@ def test_follows_the_theme_and_prints_light_and_without_controls(show, kind):
         dark = card.evaluate(looks)
         pictures = kind in ("PatchAttentionExplorer", "TextToImage")  # the same in both themes
         assert pictures or all(one != other for one, other in zip(light, dark, strict=True))
+        assert card.evaluate("e => (dispatchEvent(new Event('beforeprint')), e.dataset.theme)") == "light"
         page.emulate_media(media="print")
-        page.wait_for_selector(".attn-card[data-theme=light]")
         page.evaluate(DRAWN)
         assert card.evaluate(looks)[:1] == light[:1]
         assert card.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
