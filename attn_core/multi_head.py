@@ -21,7 +21,7 @@ from attn_core.contract import (
 )
 from attn_core.mechanisms.dense import Dense
 from attn_core.positions import RelativePositions, following
-from attn_core.projections import check_vectors, head_size, initialise, like_projected
+from attn_core.projections import check_vectors, head_size, initialise, like_projected, split_heads
 
 
 class MultiHeadAttention(nn.Module):
@@ -137,7 +137,7 @@ class MultiHeadAttention(nn.Module):
         with rollback_on_error([cache]):  # a call that failed can be made again
             before = cache.before
             k = self._project(queries, self.key, self.key_norm, before)
-            v = self._split(self.value(queries))
+            v = split_heads(self.value(queries), self.head_dim)
             q = k if self.key is self.query else self._project(queries, self.query, self.query_norm, before)
             return self._merge(cache.attend(self, q, k, v, mask=mask, bias=bias, lengths=lengths), queries)
 
@@ -151,7 +151,7 @@ class MultiHeadAttention(nn.Module):
         check_vectors("values", values, self.value_dim, self.value)
         if values.shape[:2] != keys.shape[:2]:
             raise ValueError(f"values: expected leading axes {(*keys.shape[:2],)}, as keys, got {tuple(values.shape)}")
-        return self._project(keys, self.key, self.key_norm, 0), self._split(self.value(values))
+        return self._project(keys, self.key, self.key_norm, 0), split_heads(self.value(values), self.head_dim)
 
     def attend(self, queries: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
         """Attend from ``queries (B, T, model_dim)`` to keys and values that ``project_kv`` gave: ``(B, T, model_dim)``.
@@ -205,7 +205,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: Tensor, projection: nn.Module, norm: nn.Module | None, before: int | Tensor) -> Tensor:
         """Queries or keys ``(B, heads, n, D)`` of vectors ``x (B, n, C)``, normed and rotated."""
-        heads = self._split(projection(x))
+        heads = split_heads(projection(x), self.head_dim)
         heads = heads if norm is None else norm(heads).to(heads.dtype)  # autocast gives float32 on CUDA
         return heads if self.positions is None else self.positions.rotate(heads, following(before, heads))
 
@@ -228,10 +228,3 @@ class MultiHeadAttention(nn.Module):
         """The heads' outputs ``(B, H, T, D)`` side by side, gated and projected: ``(B, T, model_dim)``."""
         out = out.transpose(1, 2).flatten(2)
         return self.out(out if self.gate is None else out * torch.sigmoid(self.gate(queries)))
-
-    def _split(self, x: Tensor) -> Tensor:
-        """``(B, n, heads · D)`` to ``(B, heads, n, D)``; a view."""
-        batch, length, size = x.shape
-        if length == 1:  # nothing to swap; in decoding each operation counts
-            return x.view(batch, size // self.head_dim, 1, self.head_dim)
-        return x.view(batch, length, size // self.head_dim, self.head_dim).transpose(1, 2)

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -142,35 +140,24 @@ class Rotary(RelativePositions):
         if positions.shape not in (x.shape[2:3], (x.shape[0], x.shape[2])):
             expected = f"({x.shape[2]},) or ({x.shape[0]}, {x.shape[2]})"
             raise ValueError(f"positions: expected shape {expected}, to go with x, got {tuple(positions.shape)}")
-        pairs = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2))
-        if traced() or x.device.type == "mps":  # where real numbers are fused, or complex ones are not at home
-            angles, magnitude = self._angles(positions)
-            cos, sin = ((magnitude * part).to(pairs.dtype) for part in (angles.cos(), angles.sin()))
-            even, odd = pairs.unbind(-1)
-            turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-        else:
-            if pairs.stride(-1) != 1 or any(step % 2 for step in (pairs.storage_offset(), *pairs.stride()[:-1])):
-                pairs = pairs.clone(memory_format=torch.contiguous_format)
-            turned = torch.view_as_real(torch.view_as_complex(pairs) * self._turns(positions, pairs.dtype))
-        rotated = turned.flatten(-2).to(x.dtype)
-        return rotated if self.rotary_dim == self.head_dim else torch.cat((rotated, x[..., self.rotary_dim :]), -1)
+        if not traced() and x.device.type != "mps":
+            return turned(x, self.turns(positions, accum_dtype(x)))
+        # Real numbers, where they are fused, or complex ones are not at home.
+        angles, magnitude = self._angles(positions)
+        even, odd = x[..., : self.rotary_dim].to(accum_dtype(x)).unflatten(-1, (-1, 2)).unbind(-1)
+        cos, sin = ((magnitude * part).to(even.dtype) for part in (angles.cos(), angles.sin()))
+        rotated = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
+        return torch.cat((rotated, x[..., self.rotary_dim :]), -1)
+
+    def turns(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Complex numbers that rotate the planes, ``(n, rotary_dim / 2)``, or ``(B, 1, n, …)`` for all heads."""
+        angles, magnitude = self._angles(positions)
+        return torch.polar(torch.full_like(angles, magnitude), angles).to(dtype.to_complex())
 
     def _angles(self, positions: Tensor) -> tuple[Tensor, float]:
         """Radians ``(n, rotary_dim / 2)``, or ``(B, 1, n, rotary_dim / 2)`` for all heads, and the magnitude."""
         angles = _angles(positions, self.rotary_dim, self.base, self.scaling)
         return angles if positions.dim() == 1 else angles[:, None], getattr(self.scaling, "magnitude", 1.0)
-
-    def _turns(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """Complex numbers that rotate the planes; at the positions of a step, those that the layer below has made."""
-        known, kept = _latest[2:]
-        fixed = self.scaling is None or type(self.scaling) in (Interpolation, NTKAware, YaRN)  # cannot change in place
-        kept = kept if fixed and positions is known else {}
-        key = dtype, self.base, self.rotary_dim, self.scaling if fixed else None
-        if key not in kept:
-            with torch.inference_mode(False) if positions is known else nullcontext():
-                angles, magnitude = self._angles(positions)
-                kept[key] = torch.polar(torch.full_like(angles, magnitude), angles).to(dtype.to_complex())
-        return kept[key]
 
     extra_repr = settings
 
@@ -270,29 +257,20 @@ class ALiBi(RelativePositions):
     extra_repr = settings
 
 
-_latest: tuple[int | Tensor, int, Tensor, dict[Any, Tensor]] = (-1, -1, torch.empty(0), {})
-"""What ``following`` gave last: how many positions came before, its version, the positions, and their turns."""
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """``x (B, H, n, D)`` with its first entries, as complex numbers, multiplied by ``turns`` of ``Rotary``."""
+    size = 2 * turns.shape[-1]
+    pairs = (x if size == x.shape[3] else x[..., :size]).to(turns.dtype.to_real()).contiguous()
+    pairs = pairs.clone() if pairs.storage_offset() % 2 else pairs
+    product = torch.view_as_complex(pairs.view(*x.shape[:3], size // 2, 2)) * turns
+    rotated = torch.view_as_real(product).flatten(3).to(x.dtype)
+    return rotated if size == x.shape[3] else torch.cat((rotated, x[..., size:]), -1)
 
 
 def following(before: int | Tensor, x: Tensor) -> Tensor:
-    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``.
-
-    The layers of a stack ask for the same ones. For up to 8,192 tokens on a CPU they get the same tensor, and with it
-    the turns of the layer below. On a GPU a recorded graph would go on reading what is replaced.
-    """
-    global _latest
-    length, short = x.shape[-2], x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and not traced()
-    version = before._version if short and isinstance(before, Tensor) and not before.is_inference() else -1
-    short = short and length <= 8192 and (version >= 0 or not isinstance(before, Tensor))
-    last, last_version, positions, _ = _latest
-    same = short and version == last_version and (last is before or (version < 0 and last == before))
-    if not (same and positions.shape[-1] == length and positions._version == 0):  # whoever got them may change them
-        with torch.inference_mode(False) if short else nullcontext():  # for a later call outside of that mode
-            positions = torch.arange(length, device=x.device)
-            positions = positions + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
-        if short:
-            _latest = before, version, positions, {}
-    return positions
+    """The positions ``(n,)`` of vectors ``x (…, n, D)`` after ``before`` others; ``(B, n)`` after ``before (B,)``."""
+    positions = torch.arange(x.shape[-2], device=x.device)
+    return positions + (before.to(x.device)[:, None] if isinstance(before, Tensor) else before)
 
 
 def _encode(positions: Tensor, dim: int, base: float) -> Tensor:

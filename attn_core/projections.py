@@ -59,4 +59,4 @@ def like_projected(module: nn.Module) -> dict[str, Any]:
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """``(B, n, heads · D)`` to ``(B, heads, n, D)``; a view."""
-    return x.unflatten(2, (-1, head_dim)).transpose(1, 2)
+    return x.view(*x.shape[:2], x.shape[2] // head_dim, head_dim).transpose(1, 2)

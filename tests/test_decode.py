@@ -9,7 +9,6 @@ from attn_book.data import Pair, Vocab
 from attn_book.teacher_forcing import teacher_forced_attention, teacher_forced_heads
 from attn_book.translation import translate
 from attn_core.decode import beam, greedy, sample
-from attn_core.evaluation import evaluating
 from attn_core.seq2seq import BahdanauDecoder, Encoder, FixedContextDecoder, MultiHeadDecoder, Seq2Seq
 
 EOS = Vocab.EOS
@@ -139,20 +138,6 @@ def test_every_module_is_evaluated_and_left_in_its_own_mode(search):
     model.train().frozen.eval()
     search(model, rows, ones, max_length=4)
     assert [module.training for module in model.modules()] == [True, True, False]
-
-
-def test_the_last_who_evaluates_puts_the_modes_back_in_whatever_order_they_leave():
-    inner = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())
-    outer = nn.Sequential(inner, nn.Dropout())
-    before = [module.training for module in outer.modules()]
-    for order in itertools.permutations(range(3)):
-        users = [evaluating(outer), evaluating(inner), evaluating(outer)]
-        for user in users:
-            user.__enter__()
-        for place in order:
-            assert not any(module.training for module in inner.modules())
-            users[place].__exit__(None, None, None)
-        assert [module.training for module in outer.modules()] == before == [True, True, True, False, True]
 
 
 @pytest.mark.parametrize("search", [greedy, beam])

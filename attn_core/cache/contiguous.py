@@ -110,26 +110,32 @@ class KVCache(Cache):
         tokens = k.shape[2]
         if v.shape[2] != tokens:
             raise ValueError(f"v: expected {tokens} tokens, as many as k, got {v.shape[2]}")
-        counts, before = self._grown(tokens, lengths), self.longest
+        counts = self._grown(tokens, lengths)
         longest = max(counts)
         if longest > self.capacity:
             found = f"{longest} with the {self._counts[counts.index(longest)]} that are cached"
             raise ValueError(f"k: expected at most {self.capacity} tokens a row, the cache's capacity, got {found}")
-        if lengths is None and self.uniform:  # half the time of an assignment to a slice
-            self.keys.narrow(2, before, tokens).copy_(k)
-            self.values.narrow(2, before, tokens).copy_(v)
-        else:
-            device = self.lengths.device
-            column = torch.arange(tokens, device=device).expand(batch, tokens)
-            row = torch.arange(batch, device=device)[:, None].expand_as(column)
-            if lengths is not None:
-                counted = masks.length_mask(lengths, tokens).to(device)
-                row, column = row[counted], column[counted]
-            slot = self.lengths[row] + column
-            self.keys[row, :, slot] = k[row, :, column]
-            self.values[row, :, slot] = v[row, :, column]
+        if lengths is None and self.uniform:
+            return self.extend(k, v)
+        device = self.lengths.device
+        column = torch.arange(tokens, device=device).expand(batch, tokens)
+        row = torch.arange(batch, device=device)[:, None].expand_as(column)
+        if lengths is not None:
+            counted = masks.length_mask(lengths, tokens).to(device)
+            row, column = row[counted], column[counted]
+        slot = self.lengths[row] + column
+        self.keys[row, :, slot] = k[row, :, column]
+        self.values[row, :, slot] = v[row, :, column]
         self._grow(counts, tokens if lengths is None else lengths)
         return self.keys.narrow(2, 0, longest), self.values.narrow(2, 0, longest)
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """``append`` where all rows hold equally many, without its checks."""
+        before, tokens = self._counts[0], k.shape[2]
+        self.keys.narrow(2, before, tokens).copy_(k)  # half the time of an assignment to a slice
+        self.values.narrow(2, before, tokens).copy_(v)
+        self._grow([before + tokens] * len(self._counts), tokens)
+        return self.keys.narrow(2, 0, before + tokens), self.values.narrow(2, 0, before + tokens)
 
     def reserve(self, tokens: int) -> None:
         """Make sure that each row has room for so many more tokens: where it has not, at least double the capacity."""

@@ -92,10 +92,7 @@ class PackedKVCache(Cache):
             parts = _by_beginning(alike, size) if window is None and in_tiles(device) else [(alike, 0)]
             groups += [_group(some, shared, pools[0], window) for some, shared in parts]
         placed = torch.tensor(slots, device=device)
-        caches = [cls(positions, pool, placed, groups) for pool in pools]
-        for cache in caches:
-            cache.lengths = caches[0].lengths  # by which Rotary knows that the layers share positions
-        return caches
+        return [cls(positions, pool, placed, groups) for pool in pools]
 
     def attend(self, layer: Any, q: Tensor, k: Tensor, v: Tensor, **refused: Tensor | None) -> Tensor:
         """Write the tokens' keys and values; softmax attention from each token to its sequence, up to itself.

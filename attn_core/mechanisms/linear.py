@@ -16,26 +16,6 @@ CHUNK, CHANNEL_CHUNK = 64, 16
 """Tokens in a chunk at most; the second, if each channel has its own decay: that takes a tensor (chunk, chunk, D)."""
 
 
-def linear_attention_step(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    state: Tensor,
-    log_decay: Tensor | None = None,
-    beta: Tensor | None = None,
-    *,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """``linear_attention`` of one token, whose axis T is left out: the output ``(B, H, Dv)`` and the new state."""
-    if log_decay is not None:
-        state = state * (log_decay if log_decay.dim() == 3 else log_decay[..., None]).exp()[..., None]
-    if beta is not None:  # the delta rule writes what the state lacks of the value
-        v = beta[..., None] * (v - (k[..., None, :] @ state)[..., 0, :])
-    state = state + k[..., :, None] * v[..., None, :]
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    return (q.unflatten(1, (k.shape[1], -1)) @ state).flatten(1, 2) * scale, state
-
-
 def linear_attention(
     q: Tensor,
     k: Tensor,

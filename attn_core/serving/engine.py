@@ -80,7 +80,7 @@ class Engine:
         """Let a request wait. The completion grows with each ``step``.
 
         Raises:
-            ValueError: if a token or a bias is not of the vocabulary, the cache or the model's positions have too
+            ValueError: if a token is not of the vocabulary, the cache or the model's positions have too
                 little room, or there are stop strings and no ``decode``.
         """
         completion = self._checked(request)
@@ -91,8 +91,7 @@ class Engine:
     def _checked(self, request: Request) -> Completion:
         if not isinstance(request, Request):
             raise ValueError(f"request: expected a Request, got {kind(request)}")
-        for name in ("prompt", "logit_bias"):
-            token_ids(name, list(getattr(request, name)), self.model.config.vocab_size)
+        token_ids("prompt", request.prompt, self.model.config.vocab_size)
         capacity = self.tables.num_blocks * self.tables.block_size
         room = getattr(self.model.embedding.positions, "max_length", math.inf)
         room = room if self.scheduler.window else min(room, capacity)
@@ -237,7 +236,6 @@ class Engine:
         for completion, own in zip(wanted, logits, strict=True):
             taken[completion] = []
             try:
-                own = completion.adjusted(own)
                 check_logits(own)
                 taken[completion], path = verify(completion.sampler or argmax, own, completion.drafts)
                 paths[completion.sequence] = len(completion) - 1, path

@@ -12,6 +12,7 @@ from attn_core.mechanisms.dense import is_plain_softmax
 from attn_core.multi_head import MultiHeadAttention
 from attn_core.positions import Rotary
 from attn_core.transformer import LanguageModel
+from attn_core.transformer.flat import flat
 
 
 class PagedModel:
@@ -32,7 +33,7 @@ class PagedModel:
         if not isinstance(model, LanguageModel):
             raise ValueError(f"model: expected a LanguageModel, got {kind(model)}")
         self.model, self.tables, self.window = model, tables, window
-        self.device = next(model.parameters()).device
+        self.device, self._stack = next(model.parameters()).device, flat(model.stack)
         self.pools: list[BlockPool] = []
         layers: Any = model.stack.layers
         for attention in (layer.attention for layer in layers):
@@ -60,7 +61,7 @@ class PagedModel:
         ranges = {sequence: range(begin, begin + len(ids)) for sequence, (begin, ids) in tokens.items()}
         caches = PackedKVCache.for_layers(self.tables, self.pools, ranges, window=self.window, trees=trees)
         packed = torch.tensor([token for _, ids in tokens.values() for token in ids], device=self.device)
-        vectors = self.model.read(packed[:, None], caches)[:, 0]
+        vectors = self.model.read(packed[:, None], caches, stack=self._stack)[:, 0]
         return self.model.embedding.logits(vectors[torch.tensor(rows, dtype=torch.long, device=self.device)])
 
     def keep(self, paths: Mapping[int, tuple[int, Sequence[int]]]) -> None:

@@ -1,14 +1,9 @@
 """What is asked of the engine, and what it answers."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
-from attn_core.cache.packed import ancestors
-from attn_core.contract import check_integer, is_number, kind, shown, token_ids
+from attn_core.contract import check_integer, kind, shown, token_ids
 from attn_core.decode import Sampler
 from attn_core.decode.pick import EOS
 from attn_core.serving.speculative import Drafts
@@ -21,14 +16,11 @@ class Request:
     At most ``max_new_tokens`` tokens come, the one that stops it counted. Without a ``sampler`` each is the likeliest
     one. ``seed`` gives the request a random generator of its own, so that its tokens do not depend on the other
     requests. The text ends before a token of ``stop_ids``, by default <eos>, or with the token that completes one of
-    the ``stop_strings``. None of them counts until the text has ``min_tokens`` tokens: a stop id is not taken before,
-    and a stop string that is complete before does not end the text. ``logit_bias``, ``{id: number}``, is added to the
-    logits before a token is chosen; −inf forbids it.
+    the ``stop_strings``.
 
     Raises:
-        ValueError: if the prompt is empty, an id is not an integer of at least 0, ``max_new_tokens`` is below 1,
-            ``min_tokens`` is above it, the sampler is not a ``Sampler``, a seed comes without one, a stop string is
-            empty or no string, or a bias is NaN, +inf or no number.
+        ValueError: if the prompt is empty, an id is not an integer of at least 0, ``max_new_tokens`` is below 1, the
+            sampler is not a ``Sampler``, a seed comes without one, or a stop string is empty or no string.
     """
 
     prompt: Sequence[int]
@@ -37,8 +29,6 @@ class Request:
     seed: int | None = None
     stop_ids: Sequence[int] = (EOS,)
     stop_strings: Sequence[str] = ()
-    min_tokens: int = 0
-    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("prompt", "stop_ids"):
@@ -46,7 +36,6 @@ class Request:
         if not self.prompt:
             raise ValueError("prompt: expected at least one token id, got none")
         check_integer("max_new_tokens", self.max_new_tokens)
-        check_integer("min_tokens", self.min_tokens, at_least=0, at_most=self.max_new_tokens)
         if self.sampler is not None and not isinstance(self.sampler, Sampler):
             raise ValueError(f"sampler: expected a Sampler, or None for the likeliest token, got {kind(self.sampler)}")
         if self.seed is not None:
@@ -58,11 +47,6 @@ class Request:
         if not listed or not all(isinstance(s, str) and s for s in strings):
             raise ValueError(f"stop_strings: expected strings that are not empty, got {shown(self.stop_strings)}")
         object.__setattr__(self, "stop_strings", tuple(self.stop_strings))
-        bias = self.logit_bias
-        if not isinstance(bias, Mapping) or not all(is_number(x) and x < math.inf for x in bias.values()):
-            raise ValueError(f"logit_bias: expected {{id: number below infinity}}, got {shown(bias)}")
-        ids, numbers = token_ids("logit_bias", list(bias)), map(float, bias.values())
-        object.__setattr__(self, "logit_bias", dict(zip(ids, numbers, strict=True)))
 
 
 @dataclass(eq=False)
@@ -113,25 +97,11 @@ class Completion:
 
     def stopped(self) -> bool:
         """Whether the last token has completed a stop string; notes where the first one begins."""
-        strings, least = self.request.stop_strings, self.request.min_tokens
-        if not strings or len(self.ids) < least:
+        if not self.request.stop_strings:
             return False
-        text, before = self._decoded(self.ids), len(self._decoded(self.ids[: least - 1])) if least > 1 else 0
-        # Where min_tokens has delayed the end, only a string that goes beyond the tokens before it counts.
-        found = [text.find(string, max(0, before - len(string) + 1)) for string in strings]
+        found = map(self._decoded(self.ids).find, self.request.stop_strings)
         self.end = min((begin for begin in found if begin >= 0), default=None)
         return self.end is not None
-
-    def adjusted(self, logits: Tensor) -> Tensor:
-        """Logits ``(K + 1, V)`` after the text and each draft, with the bias and without ends that come too early."""
-        bias, ends = self.request.logit_bias, [i for i in self.request.stop_ids if i < logits.shape[-1]]
-        early = self.request.min_tokens - len(self.ids)
-        if bias or (ends and early > 0):
-            logits = logits.clone()
-            logits[:, list(bias)] += torch.tensor(list(bias.values()), dtype=logits.dtype, device=logits.device)
-            depths = ancestors([parent for parent, _ in self.drafts]).sum(-1)
-            logits[(depths <= early).nonzero().to(logits.device), ends] = -math.inf
-        return logits
 
     def _decoded(self, ids: list[int]) -> str:
         text = self.decode(ids) if self.decode is not None else None

@@ -61,8 +61,3 @@ class TransformerConfig:
     def base(cls, vocab_size: int = 37_000) -> "TransformerConfig":
         """The paper's base model, 65 million parameters by its count, 63 by ours, for 37,000 tokens."""
         return cls(vocab_size)
-
-    @classmethod
-    def big(cls, vocab_size: int = 37_000) -> "TransformerConfig":
-        """The paper's big model, about 213 million parameters; its dropout is the one for English–German."""
-        return cls(vocab_size, model_dim=1024, num_heads=16, feed_forward_dim=4096, dropout=0.3)

@@ -12,6 +12,7 @@ from attn_core.cache import Cache
 from attn_core.contract import check_lengths, check_tokens, kind
 from attn_core.mechanisms.dense import Dense
 from attn_core.transformer.config import TransformerConfig
+from attn_core.transformer.flat import flat
 from attn_core.transformer.layers import Mechanism
 from attn_core.transformer.stacks import DecoderStack, EncoderStack, TokenEmbedding, new_caches, placed
 
@@ -20,9 +21,13 @@ _FIRST_ROOM = 64
 
 @dataclass
 class LanguageModelState:
-    """Between two tokens: each layer's cache, which ``step`` and ``select`` change. No ``weights`` are kept."""
+    """Between two tokens: each layer's cache, which ``step`` and ``select`` change. No ``weights`` are kept.
+
+    ``stack`` is what reads a token: the model's, by default, or what ``flat`` made of it.
+    """
 
     caches: Sequence[Cache]
+    stack: Callable[..., Tensor] | None = None
     weights: None = None
 
     def select(self, rows: Tensor) -> Self:
@@ -196,27 +201,30 @@ class LanguageModel(_SingleStack):
             expected = f"{len(self.stack.layers)}, one for each layer, of {tokens.shape[0]} rows"
             raise ValueError(f"caches: expected {expected}, got {len(rows)} of {rows} rows")
         ragged = lengths if int(lengths.min()) < tokens.shape[1] else None  # every mechanism can read whole rows
-        x = self.read(tokens, caches, ragged)
+        state = LanguageModelState(caches, flat(self.stack))
+        x = self.read(tokens, caches, ragged, state.stack)
         last = x[torch.arange(x.shape[0], device=x.device), lengths.to(x.device) - 1]
-        return self.embedding.logits(last), LanguageModelState(caches)
+        return self.embedding.logits(last), state
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
         """Logits ``(B, V)`` after ``tokens (B,)``, and the next state; no gradient."""
         check_tokens("tokens", tokens, self.config.vocab_size, axes=1, batch=len(state.caches[0].lengths))
-        x = self.read(tokens[:, None], state.caches)
+        x = self.read(tokens[:, None], state.caches, stack=state.stack)
         return self.embedding.logits(x)[:, 0], state
 
     @torch.no_grad()
-    def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None) -> Tensor:
+    def read(self, tokens: Tensor, caches: Sequence[Cache], lengths: Tensor | None = None, stack: Any = None) -> Tensor:
         """The last layer's vectors ``(B, T, C)`` of each row's next ``tokens (B, T)``, which are added to the caches.
 
-        ``embedding.logits`` turns them into logits. With ``lengths (B,)`` the rest of a row is padding.
+        ``embedding.logits`` turns them into logits. With ``lengths (B,)`` the rest of a row is padding. ``stack`` is
+        the model's, or what ``flat`` made of it once for many calls.
         """
         for cache in caches:
             cache.reserve(tokens.shape[1])
         before = caches[0].before
-        return self.stack(self.embedding(tokens, before), causal=True, caches=caches, lengths=lengths)
+        x = self.embedding(tokens, before)
+        return (stack or self.stack)(x, causal=True, caches=caches, lengths=lengths)
 
 
 def _true_tokens(name: str, tokens: Tensor, lengths: Tensor, vocab_size: int, full: str | None = None) -> Tensor:

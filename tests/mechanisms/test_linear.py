@@ -6,7 +6,6 @@ from torch.nn import functional
 
 from attn_core import linear_attention
 from attn_core.mechanisms import linear
-from attn_core.mechanisms.linear import linear_attention_step
 from tests import reference
 
 FAMILY = {
@@ -22,12 +21,16 @@ family = pytest.mark.parametrize(("decay", "delta"), FAMILY.values(), ids=FAMILY
 
 def token_by_token(q, k, v, *, log_decay=None, beta=None, state=None, scale=None):
     """What ``linear_attention`` computes, one step after the other."""
-    outs = []
+    outs, scale = [], q.shape[-1] ** -0.5 if scale is None else scale
     state = k.new_zeros(*k.shape[:2], k.shape[3], v.shape[3]) if state is None else state
     for t in range(k.shape[2]):
-        one = (None if x is None else x[:, :, t] for x in (log_decay, beta))
-        out, state = linear_attention_step(q[:, :, t], k[:, :, t], v[:, :, t], state, *one, scale=scale)
-        outs.append(out)
+        key, value = k[:, :, t], v[:, :, t]
+        if log_decay is not None:
+            state = state * log_decay[:, :, t].view(*k.shape[:2], -1, 1).exp()
+        if beta is not None:  # the delta rule writes what the state lacks of the value
+            value = beta[:, :, t, None] * (value - (key[..., None, :] @ state)[..., 0, :])
+        state = state + key[..., :, None] * value[..., None, :]
+        outs.append((q[:, :, t].unflatten(1, (k.shape[1], -1)) @ state).flatten(1, 2) * scale)
     return torch.stack(outs, 2), state
 
 

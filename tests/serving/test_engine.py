@@ -1,7 +1,5 @@
 """The engine against the plain loop, over random schedules, and what may go wrong beside a healthy request."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -154,8 +152,6 @@ WRONG = {
     "seed": [{"seed": 1}, {"sampler": Sampler(), "seed": -1}],
     "stop_ids": [{"stop_ids": [None]}],
     "stop_strings": [{"stop_strings": s} for s in ("end", [""], iter(["a"]), ["a"])],
-    "min_tokens": [{"min_tokens": 4}],
-    "logit_bias": [{"logit_bias": bias} for bias in ([1], {1: math.nan}, {1: math.inf}, {-1: 0}, {VOCAB: 0})],
 }
 
 

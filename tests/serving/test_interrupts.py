@@ -47,7 +47,7 @@ def served(settings, during):
         Request([3, 4, 5, 6], 5, stop_ids=()),
         Request([3, 4, 7], 4, Sampler(), seed=1, stop_ids=()),
         Request([3, 4, 5, 6, 8], 3, stop_ids=(), stop_strings=["zz"]),
-        Request([9], 3, Sampler(), stop_ids=(), min_tokens=2, logit_bias={4: 1.0}),  # draws from the global generator
+        Request([9], 3, Sampler(), stop_ids=()),  # draws from the global generator
     ]
     completions = [engine.add(request) for request in requests]
     before, interrupts = sys.gettrace(), 0
@@ -160,7 +160,6 @@ class FailingSampler(Sampler):
         ({"drafter": Senseless(drafts=(5,))}, Request([4], 9, stop_ids=()), "drafts: expected pairs"),
         ({"drafter": Senseless(drafts=((1, 5),))}, Request([4], 9, stop_ids=()), "drafts"),
         ({}, Request([4], 9, FailingSampler()), "no draw"),
-        ({}, Request([4], 9, logit_bias=dict.fromkeys(range(13), -torch.inf)), "logits: expected a finite greatest"),
     ],
 )
 def test_the_error_of_one_request_is_its_own(options, bad, message):
