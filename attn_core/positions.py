@@ -260,10 +260,11 @@ class ALiBi(RelativePositions):
 def turned(x: Tensor, turns: Tensor) -> Tensor:
     """``x (B, H, n, D)`` with its first entries, as complex numbers, multiplied by ``turns`` of ``Rotary``."""
     size = 2 * turns.shape[-1]
-    pairs = (x if size == x.shape[3] else x[..., :size]).to(turns.dtype.to_real()).contiguous()
-    pairs = pairs.clone() if pairs.storage_offset() % 2 else pairs
-    product = torch.view_as_complex(pairs.view(*x.shape[:3], size // 2, 2)) * turns
-    rotated = torch.view_as_real(product).flatten(3).to(x.dtype)
+    pairs = (x if size == x.shape[3] else x[..., :size]).to(turns.dtype.to_real()).view(*x.shape[:3], size // 2, 2)
+    steps = () if pairs.is_contiguous() else pairs.stride()[:-1]  # complex numbers lie side by side, at even places
+    if pairs.stride(-1) != 1 or any(step % 2 for step in (pairs.storage_offset(), *steps)):
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    rotated = torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(3).to(x.dtype)
     return rotated if size == x.shape[3] else torch.cat((rotated, x[..., size:]), -1)
 
 

@@ -49,11 +49,9 @@ def flat(stack: nn.Module) -> Callable[..., Tensor]:
 
 def _flat_layer(layer: Any) -> Any:
     """What a layer does with its next tokens; None if it is not as ``flat`` says."""
-    if type(layer) is not EncoderLayer or type(layer.attention) is not MultiHeadAttention:
+    if layer.__class__ is not EncoderLayer or layer.attention.__class__ is not MultiHeadAttention:
         return None
-    attention: Any = layer.attention
-    network: Any = layer.feed_forward
-    parts = layer.add_attention, layer.add_feed_forward
+    attention, network, parts = layer.attention, layer.feed_forward, (layer.add_attention, layer.add_feed_forward)
     if type(network) not in (FeedForward, SwiGLU) or any(type(x) is not AddNorm or not x.norm_first for x in parts):
         return None
     linears = [attention.query, attention.key, attention.value, attention.out, network.hidden, network.out]

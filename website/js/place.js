@@ -73,6 +73,10 @@
     }
   }
   addEventListener("load", showChapter); // after the theme's own attempt
+  // Nor does the list of sections stay open above the one that was chosen in it.
+  document.querySelector("#pst-secondary-sidebar-modal")?.addEventListener("click", ({ target, currentTarget }) => {
+    if (target.closest("a[href^='#']")) currentTarget.close();
+  });
   for (const toggle of document.querySelectorAll(".primary-toggle")) {
     toggle.addEventListener("click", () => setTimeout(showChapter));
   }
