@@ -49,7 +49,7 @@ def flat(stack: nn.Module) -> Callable[..., Tensor]:
 
 def _flat_layer(layer: Any) -> Any:
     """What a layer does with its next tokens; None if it is not as ``flat`` says."""
-    if layer.__class__ is not EncoderLayer or layer.attention.__class__ is not MultiHeadAttention:
+    if (type(layer), type(getattr(layer, "attention", None))) != (EncoderLayer, MultiHeadAttention):
         return None
     attention, network, parts = layer.attention, layer.feed_forward, (layer.add_attention, layer.add_feed_forward)
     if type(network) not in (FeedForward, SwiGLU) or any(type(x) is not AddNorm or not x.norm_first for x in parts):
