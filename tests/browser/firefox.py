@@ -22,7 +22,7 @@ PREFERENCES = {
     "ui.prefersReducedMotion": 1,
 }
 KEYS = {"Enter": "\ue007", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
-EVENTS = ["log.entryAdded", "network.beforeRequestSent", "network.fetchError", "network.responseCompleted"]
+EVENTS = ["browsingContext.load", "log.entryAdded", "network"]
 CALL = "async (text, ...own) => JSON.stringify(await (%s)(...own, ...JSON.parse(text)))"
 # Five frames after the last change in an element.
 QUIET = """element => new Promise((done) => {
@@ -36,7 +36,7 @@ PATIENCE = 120  # seconds, far more than anything takes
 
 
 class Firefox:
-    """A Firefox without a window, which looks at one page at a time. What goes wrong on the page is kept in `wrong`."""
+    """A Firefox that shows one page at a time, whose address is in `loaded`; what goes wrong there is kept in `wrong`."""
 
     def __init__(self, path: str, profile: Path) -> None:
         lines = "".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in PREFERENCES.items())
@@ -44,7 +44,8 @@ class Firefox:
         command = [path, "--headless", "--no-remote", "--profile", str(profile), "--remote-debugging-port=0"]
         self._log = (profile / "log").open("w")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
-        self.own, self.wrong, self._asked, self._page = "about:", [], 0, ""  # type: str, list[str], int, str
+        self.own, self.wrong, self.loaded = "about:", [], ""  # type: str, list[str], str
+        self._asked, self._page = 0, ""
         try:
             address = self.until(lambda: re.search(r"listening on (ws://\S+)", (profile / "log").read_text()))[1]
             self._socket = websocket.create_connection(f"{address}/session", timeout=PATIENCE, suppress_origin=True)
@@ -83,7 +84,9 @@ class Firefox:
         address = what.get("request", {}).get("url", "")
         if what.get("source", what)["context"] != self._page:  # a page that was left, whose failures come late
             return
-        if event == "log.entryAdded" and what["level"] == "error":
+        if event == "browsingContext.load":
+            self.loaded = what["url"]
+        elif event == "log.entryAdded" and what["level"] == "error":
             self.wrong.append(what["text"])
         elif event == "network.fetchError" and what["errorText"] != "NS_BINDING_ABORTED":  # which is to leave a page
             self.wrong.append(f"failed: {address}")
