@@ -4,6 +4,7 @@ const TEXT = {
   title: say("Quiz"),
   commit: say("Commit"),
   committed: say("Committed"),
+  choose: say("Choose an answer first."),
   right: say("Right."),
   wrong: say("Wrong."),
   rightOption: say("The right option:"),
@@ -14,8 +15,19 @@ const TEXT = {
   again: say("Start again"),
 };
 
-// What the quiz was given, in the page's words. Between backticks is code; all else is text, whatever it looks like.
-const written = (text) => say(text).split(/`([^`]+)`/).map((part, i) => (i % 2 ? make("code", {}, part) : part));
+// The page's section with this title.
+const section = (title) =>
+  [...document.querySelectorAll("article section")].find(({ firstElementChild: heading }) =>
+    [...(heading?.childNodes ?? [])].some((node) => node.nodeType === 3 && node.data.trim() === title));
+
+// What the quiz was given, in the page's words. Between backticks is code, and the title of a section of the page leads
+// there; all else is text, whatever it looks like.
+const written = (text) =>
+  say(text).split(/(`[^`]+`|“[^”`]+”)/).map((part, i) => {
+    if (i % 2 && part[0] === "`") return make("code", {}, part.slice(1, -1));
+    const place = i % 2 && section(part.slice(1, -1));
+    return place ? make("a", { href: `#${place.id}` }, part) : part;
+  });
 
 function draw({ model, listen }) {
   const questions = model.get("questions");
@@ -34,12 +46,14 @@ function draw({ model, listen }) {
 
     listen(form, "change", () => {
       commit.setAttribute("aria-disabled", false);
+      verdict.replaceChildren();
       commit.classList.add("attn-main");
     });
     listen(form, "submit", (event) => {
       event.preventDefault();
       const chosen = inputs.findIndex((input) => input.checked);
-      if (chosen < 0 || form.dataset.answered) return;
+      if (form.dataset.answered) return;
+      if (chosen < 0) return verdict.replaceChildren(TEXT.choose);
       const right = options.findIndex((option) => option.right);
       form.dataset.answered = chosen === right ? "right" : "wrong";
       // What has the focus keeps it: the button stays, and so does the one choice that is left.

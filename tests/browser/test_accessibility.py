@@ -36,12 +36,6 @@ def test_a_fold_is_named_by_its_own_line(visit):
     assert "Setup on Colab" in visit(folded[0]).page.locator(fold).first.aria_snapshot()
 
 
-def test_a_fold_of_the_sidebar_is_named_after_its_page():
-    for path in site.chapters():
-        for summary in site.parsed(path).select("nav details > summary"):
-            assert summary["aria-label"] == summary.find_parent("li").find("a").get_text(" ", strip=True)
-
-
 def test_faults_are_found_and_named(browser):
     page = browser.new_page()
     start = "<html lang='en'><title>t</title><body style='background: #fff'><main><h1>t</h1>"

@@ -135,6 +135,15 @@ def test_what_does_not_fit_is_named_and_changes_nothing(show, name, typed, said)
         assert [cell.split()[1] for cell in row] == ["4", "−3", "2.5", "1"]
 
 
+def test_nothing_moves_on_paper(show):
+    with show(html(range(8), range(8)), reduced_motion="no-preference") as page:
+        moving = "document.querySelector('.attn-online').getAnimations({ subtree: true }).length"
+        click(page, "next")
+        assert page.evaluate(moving)
+        page.emulate_media(media="print")
+        assert not page.evaluate(moving)
+
+
 def test_tiles_of_another_size_keep_what_was_read(show):
     with show(html(range(8), range(8), tile=2, step=3)) as page:
         tile = page.locator("input[name=tile]")

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.book import built_site as site
 from tests.book.built_site import ROOT
 from tests.browser.reader import scroll_through
 
@@ -64,6 +65,11 @@ def test_drawings_code_and_the_list_of_chapters_can_be_read_on_a_phone(visit):
     assert page.evaluate(OUT) == 0
     page.locator(".primary-toggle").first.tap()
     page.wait_for_function("() => document.querySelector('dialog li.current > a').getBoundingClientRect().top < 600")
+    page.keyboard.press("Escape")
+    page.locator(".secondary-toggle").first.tap()
+    page.locator("dialog[open] a[href^='#']").nth(2).tap()
+    page.wait_for_function("() => !document.querySelector('dialog[open]')")
+    assert not any(site.parsed(path).select("a.image-reference") for path in site.pages())  # which leave the book
 
 
 def test_who_touches_is_not_told_to_point_and_no_comma_begins_a_line(visit):

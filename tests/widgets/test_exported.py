@@ -107,10 +107,6 @@ def test_a_model_in_half_precision_is_exported_too():
         assert torch.allclose(restored(half, name, weight.shape), weight, atol=0.02)
 
 
-def test_in_training_or_not_a_copy_stays_so():
-    assert dequantised(recurrent()).training and not dequantised(recurrent().eval()).training
-
-
 class Half(nn.Module):
     """Positions that a reader may have written."""
 
