@@ -113,7 +113,8 @@ def _lines(title: str, width: int) -> list[str]:
         return sum(1 + (letter > "\u2e7f") for letter in text)
 
     if size(title) == len(title):
-        return textwrap.wrap(title, width, break_long_words=False)
+        narrower = (textwrap.wrap(title, most, break_long_words=False) for most in range(1, width + 1))
+        return min(narrower, key=len)
     lines, even = [""], math.ceil(size(title) / math.ceil(size(title) / width))
     for piece in re.findall(r"(?:[ -\u2e7f]+|.)[，、]?", title):  # a Latin word, or a character
         if lines[-1] and size(lines[-1] + piece.strip()) > even + 1:
@@ -163,7 +164,7 @@ def drawn(chapters: Mapping[int, Chapter], upright: bool) -> str:
     room = [leading * max(len(lines[n]) for n in step) if upright and below[k] else 0 for k, step in enumerate(steps)]
     ahead = [58 * k + sum(room[:k]) + size / 2 + 16 for k in range(len(steps))]
     if not upright:
-        ahead = [size / 2 + 20 + 88 * max(0, k - chain + 1) + 64 * (k >= chain > 1) for k in range(len(steps))]
+        ahead = [size / 2 + 20 + 90 * max(0, k - chain + 1) + 64 * (k >= chain > 1) for k in range(len(steps))]
 
     def point(step: int, place: float) -> tuple[float, float]:
         """Where something stands along the map and across it."""
