@@ -264,7 +264,7 @@ function openTransformer({ layers: depth, heads: count, norm_first: normFirst, b
     return { caches, logits: logits(endDecoder(x)), weights };
   }
   const named = (k) => {
-    return say("layer {layer} head {head}", { layer: Math.floor(k / count) + 1, head: (k % count) + 1 });
+    return say("layer {layer} head {head}", { layer: Math.floor(k / count), head: k % count });
   };
   const heads = Array.from({ length: depth * count }, (_, k) => named(k));
   return { heads, encode, start, step };

@@ -330,7 +330,7 @@ def test_draws_follow_the_sharpened_probabilities(live, widget):
 
 
 def test_one_head_or_the_mean_is_shown(page, model, widget):
-    names = ["layer 1 head 1", "layer 1 head 2", "layer 2 head 1", "layer 2 head 2"]
+    names = ["layer 0 head 0", "layer 0 head 1", "layer 1 head 0", "layer 1 head 1"]
     assert texts(page, ".attn-said") == ["mean of all", *names]
     mean, heads = weights(page), []
     for name in names:
@@ -349,7 +349,7 @@ def test_one_head_or_the_mean_is_shown(page, model, widget):
 
 def test_a_switched_off_head_finds_nothing(page, model):
     """The same as a model whose projection reads zeros in that head's place."""
-    page.get_by_label("layer 1 head 2 on").uncheck()
+    page.get_by_label("layer 0 head 1 on").uncheck()
     cut = dequantised(model)
     with torch.no_grad():
         cut.decoder.layers[0].cross_attention.out.weight[:, 8:] = 0

@@ -44,6 +44,7 @@ if (matchMedia("(pointer: coarse)").matches) {
       copy.removeAttribute("id");
       enlarged.lastChild.replaceChildren(copy);
       enlarged.showModal();
+      fade(enlarged.lastChild); // as scrolling.js does
     };
     button.addEventListener("click", show);
     drawing.addEventListener("click", show);

@@ -2,7 +2,8 @@
 function fade(wide) {
   wide.classList.toggle("more", wide.scrollWidth - wide.clientWidth - wide.scrollLeft > 2);
 }
-const FADING = "article :is(pre, table, div.math mjx-container, .pst-scrollable-table-container, .cell_output .text_html)";
+const FADING =
+  "article :is(pre, table, div.math mjx-container, .pst-scrollable-table-container, .cell_output .text_html, .attn-scroll, .enlarged > div)";
 document.addEventListener("scroll", ({ target }) => target.matches?.(FADING) && fade(target), true);
 
 // The theme lets keys reach what scrolls sideways, but it measures once, when folded solutions have no width yet, and

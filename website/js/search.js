@@ -144,7 +144,9 @@
     }
     const most = Math.max(...[...results.values()].map(({ score }) => score));
     let all = [...results.values()].filter(({ score }) => score > most / 20).sort((a, b) => b.score - a.score);
-    // What the glossary says of just this comes third at the latest.
+    // A chapter whose title begins with this comes first, and what the glossary says of just this third at the latest.
+    const begins = ({ page, title }) => page === title && wordsOf(title.replace(/^[\d.]+ /, "")).join(" ").startsWith(words);
+    all = [...all.filter(begins), ...all.filter((result) => !begins(result))];
     const isAsked = ({ href, title }) =>
       href.includes("#term-") && queries.some(([query]) => query === wordsOf(title).join(" "));
     const term = all.findIndex(isAsked);
@@ -179,7 +181,7 @@
   // A query with the nearest of the book's words for each of its own that the book does not have.
   function nearest(index, text) {
     const nearestTo = (word) => {
-      const most = word.length < 5 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
+      const most = word.length < 4 || HAN.test(word) ? 0 : word.length < 7 ? 1 : 2;
       let best = [word, most + 1, 0];
       for (const [other, where] of index.found) {
         if (other[0] !== word[0] || Math.abs(other.length - word.length) > most) continue;
