@@ -46,11 +46,11 @@ def modules() -> Iterator[ModuleType]:
 
 
 def names(module: ModuleType) -> list[str]:
-    """The public functions and classes of a module: of the names that it lists, or of those that it defines."""
+    """The public functions and classes of a module: those that it lists, or that are its own."""
     listed = getattr(module, "__all__", None)
     if listed is None:
-        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        listed = [name for name in own if not name.startswith("_")]
+        homes = {name: str(getattr(value, "__module__", "")) for name, value in vars(module).items() if name[0] != "_"}
+        listed = [name for name, home in homes.items() if home.startswith(module.__name__)]
     found = {name: getattr(module, name) for name in listed}
     return sorted((name for name, x in found.items() if inspect.isroutine(x) or inspect.isclass(x)), key=str.lower)
 

@@ -7,21 +7,3 @@ from attn_core.cache.packed import PackedKVCache
 from attn_core.cache.paged import gathered_attention, paged_attention
 from attn_core.cache.pools import BlockPool, QuantisedBlockPool, as_tensors
 from attn_core.cache.protocol import Cache, RecurrentState, rollback_on_error
-
-__all__ = [
-    "BlockPool",
-    "BlockTables",
-    "Cache",
-    "KVCache",
-    "OutOfBlocks",
-    "PackedKVCache",
-    "Placement",
-    "QuantisedBlockPool",
-    "RecurrentState",
-    "StreamingWindow",
-    "as_tensors",
-    "cascade_attention",
-    "gathered_attention",
-    "paged_attention",
-    "rollback_on_error",
-]

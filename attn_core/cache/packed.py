@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attn_core.cache.block_tables import BlockTables, StreamingWindow
 from attn_core.cache.cascade import cascade_attention
-from attn_core.cache.paged import paged_attention, seen
+from attn_core.cache.paged import one_tile, paged_attention, rows_in_tile, seen, tile
 from attn_core.cache.pools import BlockPool
 from attn_core.cache.protocol import Cache
 from attn_core.contract import check_integer, shown
@@ -35,8 +35,8 @@ class _Member(NamedTuple):
     parents: Sequence[int]
 
 
-_Group = tuple[Tensor, Tensor, Tensor, Callable[..., Tensor]]
-"""What sequences attend with together: their rows, their blocks, how many tokens lie in these, and the attention."""
+_Group = tuple[Any, Tensor, Callable[..., Tensor]]
+"""What sequences attend with together: their rows, their blocks, and the attention."""
 
 
 class PackedKVCache(Cache):
@@ -89,7 +89,7 @@ class PackedKVCache(Cache):
             slots += [(blocks[i // size], i % size) for i in new]
         groups: list[_Group] = []
         for alike in members.values():
-            parts = _by_beginning(alike, size) if window is None and in_tiles(device) else [(alike, 0)]
+            parts = _by_beginning(alike, pools[0].keys) if window is None and in_tiles(device) else [(alike, 0)]
             groups += [_group(some, shared, pools[0], window) for some, shared in parts]
         placed = torch.tensor(slots, device=device)
         return [cls(positions, pool, placed, groups) for pool in pools]
@@ -105,9 +105,9 @@ class PackedKVCache(Cache):
             raise ValueError(f"cache: expected {expected}, got {type(layer.mechanism).__name__}")
         self.pool.write(self._slots, k.flatten(1, 2), v.flatten(1, 2))
         out = q.new_empty(*q.shape[:3], self.pool.values.shape[3])
-        for rows, table, lengths, attention in self._groups:
-            queries = q[rows, :, 0].transpose(1, 2)  # (B, H, T, D)
-            out[rows, :, 0] = attention(queries, *self.pool.read(table), lengths).transpose(1, 2)
+        for rows, table, attention in self._groups:
+            queries = q[:, :, 0][rows].transpose(1, 2)  # (B, H, T, D)
+            out[:, :, 0][rows] = attention(queries, *self.pool.read(table)).transpose(1, 2)
         return out
 
 
@@ -138,8 +138,12 @@ def tree_mask(before: Tensor, tree: Tensor, slots: int, window: StreamingWindow 
     return (text[:, None] | above) & seen(position[:, None], before + depth, window)
 
 
-def _by_beginning(members: list[_Member], size: int) -> Iterator[tuple[list[_Member], int]]:
-    """Sequences that begin alike, with the number of blocks that they share; and all the others, which share none."""
+def _by_beginning(members: list[_Member], keys: Tensor) -> Iterator[tuple[list[_Member], int]]:
+    """Sequences that begin alike, with the number of blocks that they share; and the others, which share none.
+
+    Of these, where each has one new token, as many come together as fit into a tile, those of like lengths.
+    """
+    size = keys.shape[2]
     last = -(-LEAST_SHARED // size)
     alike: dict[int, list[_Member]] = defaultdict(list)  # by the last block of the least beginning
     for one in members:
@@ -152,18 +156,30 @@ def _by_beginning(members: list[_Member], size: int) -> Iterator[tuple[list[_Mem
             yield some, shared
         else:
             others += some
-    if others:
-        yield others, 0
+    others.sort(key=lambda one: one.before, reverse=True)
+    while others:
+        several = len(others) if others[0].parents else max(1, rows_in_tile(others[0].before + 1, keys))
+        yield sorted(others[:several]), 0
+        others = others[several:]
 
 
 def _group(members: list[_Member], shared: int, pool: BlockPool, window: StreamingWindow | None) -> _Group:
     size, device = pool.keys.shape[2], pool.keys.device
     count, width = len(members[0].parents) + 1, max(len(one.blocks) for one in members)
-    rows = torch.tensor([one.row for one in members], device=device)[:, None] + torch.arange(count, device=device)
+    starts = [one.row for one in members]
+    rows: Any = torch.tensor(starts, device=device)[:, None] + torch.arange(count, device=device)
+    if count == 1 and starts == list(range(starts[0], starts[0] + len(starts))):
+        rows = slice(starts[0], starts[0] + len(starts)), None  # of neighbours nothing need be copied
     table = torch.tensor([one.blocks + [0] * (width - len(one.blocks)) for one in members], device=device)
     before, mask = torch.tensor([one.before for one in members]), None
     if any(branches(one.parents) for one in members):
         tree = torch.stack([ancestors(one.parents) for one in members])
         mask, window = tree_mask(before, tree, width * size, window).to(device), None
-    attend = partial(cascade_attention, shared=shared) if shared else partial(paged_attention, window=window)
-    return rows, table, before + count, partial(attend, mask=mask)
+    lengths = before + count
+    if shared:
+        return rows, table, partial(cascade_attention, lengths=lengths, shared=shared, mask=mask)
+    fits = len(members) <= rows_in_tile(int(lengths.max()), pool.keys)
+    if fits and count == 1 and window is None and in_tiles(device):
+        blocks, offsets, true = tile(table, lengths, size)
+        return rows, blocks, partial(one_tile, offsets=offsets, true=true)
+    return rows, table, partial(paged_attention, lengths=lengths, window=window, mask=mask)

@@ -47,18 +47,18 @@ def paged_attention(
     (``StreamingWindow.unseen`` of the tokens before them) may be left out of a row's table, and of its length. A ``mask
     (B, T, M · block_size)`` hides more of what lies in a row's blocks from each of its queries, where it is False.
 
-    On a CPU keys, values and scores come in tiles (``tiled_attention``), or, for one query in each of equally long rows
-    that fit into a tile, by PyTorch's fused kernel. On CUDA, few queries without a mask read the blocks where they lie
-    (``paged_triton.split_attention``). Elsewhere all rows are gathered (``gathered_attention``).
+    On a CPU keys, values and scores come in tiles (``tiled_attention``), or, for one query a row where all rows fit
+    into a tile, by PyTorch's fused kernel (``one_tile``). On CUDA, few queries without a mask read the blocks where
+    they lie (``paged_triton.split_attention``). Elsewhere all rows are gathered (``gathered_attention``).
 
     Source: Kwon et al. 2023, section 4.1 (attention by blocks); Milakov and Gimelshein 2018 (the sum over tiles).
     """
     scale = checked(q, keys, values, table, lengths, mask, scale)
     with torch.no_grad(), without_autocast(q):  # autocast would take the products back to half precision
         if in_tiles(q.device):
-            counts = set(lengths.tolist()) if q.shape[2] == 1 and mask is None and window is None else set()
-            if len(counts) == 1 and 0 < (count := counts.pop()) <= _TILE // (len(q) * keys[0, :, 0].numel()):
-                return _one_tile(q, keys, values, table, count, scale)
+            counts = lengths.tolist() if q.shape[2] == 1 and mask is None and window is None else [0]
+            if all(counts) and 0 < len(counts) <= rows_in_tile(max(counts), keys):
+                return one_tile(q, keys, values, *tile(table, lengths, keys.shape[2]), scale=scale)
             out, _ = tiled_attention(q, keys, values, table, lengths, scale=scale, window=window, mask=mask)
             return out.to(q.dtype)
         if q.device.type == "cuda" and mask is None:
@@ -95,13 +95,38 @@ def checked(
     return 1.0 / math.sqrt(size) if scale is None else scale
 
 
-def _one_tile(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, count: int, scale: float) -> Tensor:
-    """One query a row, which sees as many keys as a tile holds: these are copied for PyTorch's fused kernel."""
-    groups, size = keys.shape[1:3]
-    index = (table[:, None, : -(-count // size)] * groups + torch.arange(groups, device=q.device)[:, None]).flatten()
-    k, v = (x.flatten(0, 1)[index].view(len(q), groups, -1, x.shape[3])[:, :, :count] for x in (keys, values))
-    grouped = q[:, :, 0].unflatten(1, (groups, -1))
-    return functional.scaled_dot_product_attention(grouped, k, v, scale=scale).flatten(1, 2)[:, :, None]
+def rows_in_tile(tokens: int, keys: Tensor) -> int:
+    """How many rows of at most so many tokens, at least one, fit into one tile of these ``keys``."""
+    return _TILE // (tokens * keys[0, :, 0].numel())
+
+
+def tile(table: Tensor, lengths: Tensor, block_size: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Where the tokens of rows lie: their blocks and offsets ``(B, S)``; and which are true, None if all are.
+
+    Past a row's end its last token stands once more, since an unused slot may hold NaN.
+    """
+    slots = torch.arange(int(lengths.max()), device=table.device)
+    slot, true = slots.clamp(max=lengths[:, None] - 1), slots < lengths[:, None]
+    return table.gather(1, slot // block_size), slot % block_size, None if bool(true.all()) else true[:, None, None]
+
+
+def one_tile(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    blocks: Tensor,
+    offsets: Tensor,
+    true: Tensor | None,
+    *,
+    scale: float | None = None,
+) -> Tensor:
+    """``paged_attention`` of one query a row to all tokens of a ``tile``: PyTorch's fused kernel reads a copy."""
+    groups, block_size = keys.shape[1:3]
+    head = torch.arange(groups, device=q.device)[:, None]
+    index = ((blocks[:, None] * groups + head) * block_size + offsets[:, None]).flatten()
+    k, v = (x.view(-1, x.shape[3]).index_select(0, index).view(len(q), groups, -1, x.shape[3]) for x in (keys, values))
+    queries = q.reshape(len(q), groups, -1, q.shape[3])  # the heads that share keys, as queries of one head
+    return functional.scaled_dot_product_attention(queries, k, v, true, scale=scale).flatten(1, 2)[:, :, None]
 
 
 def gathered_attention(

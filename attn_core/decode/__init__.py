@@ -2,17 +2,3 @@
 
 from attn_core.decode.pick import Pick, Sampler, argmax, top_k, top_p
 from attn_core.decode.search import Hypothesis, Stepper, beam, generate, greedy, sample
-
-__all__ = [
-    "Hypothesis",
-    "Pick",
-    "Sampler",
-    "Stepper",
-    "argmax",
-    "beam",
-    "generate",
-    "greedy",
-    "sample",
-    "top_k",
-    "top_p",
-]

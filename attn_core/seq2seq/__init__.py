@@ -12,18 +12,3 @@ from attn_core.seq2seq.hard import HardDecoder
 from attn_core.seq2seq.luong import LocalMonotonic, LocalPredictive, LuongDecoder
 from attn_core.seq2seq.model import Seq2Seq
 from attn_core.seq2seq.multi_head_decoder import MultiHeadDecoder
-
-__all__ = [
-    "BahdanauDecoder",
-    "DeepOutput",
-    "Encoder",
-    "FixedContextDecoder",
-    "HardDecoder",
-    "LocalMonotonic",
-    "LocalPredictive",
-    "LuongDecoder",
-    "Memory",
-    "MultiHeadDecoder",
-    "Seq2Seq",
-    "State",
-]

@@ -5,18 +5,3 @@ from attn_core.transformer.feed_forward import FeedForward, SwiGLU
 from attn_core.transformer.layers import AddNorm, DecoderLayer, EncoderLayer
 from attn_core.transformer.models import LanguageModel, SegmentEncoder, Transformer, TransformerEncoder
 from attn_core.transformer.stacks import EncoderStack, TokenEmbedding
-
-__all__ = [
-    "AddNorm",
-    "DecoderLayer",
-    "EncoderLayer",
-    "EncoderStack",
-    "FeedForward",
-    "LanguageModel",
-    "SegmentEncoder",
-    "SwiGLU",
-    "TokenEmbedding",
-    "Transformer",
-    "TransformerConfig",
-    "TransformerEncoder",
-]

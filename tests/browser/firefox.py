@@ -36,7 +36,7 @@ PATIENCE = 120  # seconds, far more than anything takes
 
 
 class Firefox:
-    """A Firefox that shows one page at a time, whose address is in `loaded`; what goes wrong there is kept in `wrong`."""
+    """A Firefox with one page at a time. Its address is in `loaded`, and what goes wrong there in `wrong`."""
 
     def __init__(self, path: str, profile: Path) -> None:
         lines = "".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in PREFERENCES.items())

@@ -56,9 +56,9 @@ def test_sequences_that_begin_alike_attend_together(monkeypatch):
     tokens = {one: range(tables.length(one) - 1, tables.length(one)) for one in sequences}
     x, calls = torch.randn(8, 1, 8, dtype=torch.float64), []
 
-    def counted(q, *rest, shared, mask):
+    def counted(q, *rest, shared, **options):
         calls.append((len(q), shared))
-        return cascade_attention(q, *rest, shared, mask=mask)
+        return cascade_attention(q, *rest, shared=shared, **options)
 
     monkeypatch.setattr(packed, "cascade_attention", counted)
     (cache,) = PackedKVCache.for_layers(tables, [pool], tokens)
