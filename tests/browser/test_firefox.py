@@ -74,7 +74,6 @@ def test_widgets_are_drawn_and_answer_in_firefox(firefox, tmp_path):
 @pytest.mark.parametrize(
     ("act", "noticed"),
     [
-        ("console.error('a')", "a"),
         ("setTimeout(() => { throw new Error('a'); })", "Error: a"),
         ("fetch('nowhere').catch(() => 0)", "404: "),
         ("new Image().src = 'http://example.org/a.png'", "another host: "),
