@@ -59,6 +59,12 @@ MODEL = """{
 """
 # What css/icons.css draws itself: a third of the theme's style.
 ICON = re.compile(r'(?:\.fa-[\w-]+:+before,?)+\{content:"[^"]*"\}')
+# Colours and components of sphinx-design that no page has: almost half of its style.
+NOT_HERE = re.compile(
+    r"[^{}@]*(?:-(?:secondary|success|info|warning|danger|light|muted|dark|black|white)\b"
+    r"|\.sd-(?:animate|aside|avatar|badge|cards-carousel|dropdown|fs|g[xy]-|material|octicon|p[trblxy]?-|step|summary|tab))"
+    r"[^{}]*\{[^{}]*\}"
+)
 
 
 def _is_unused(script: Any) -> bool:
@@ -175,11 +181,12 @@ def let_models_come_later(
         context["body"] = STORED.sub(apart, context.get("body", ""))
 
 
-def drop_icons(app: Sphinx, exception: Exception | None) -> None:
-    """Take out of the theme's style the signs of a font that no page loads."""
-    style = Path(app.outdir, "_static", "styles", "pydata-sphinx-theme.css")
-    if exception is None and style.is_file():
-        style.write_text(ICON.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
+def drop_unused_styles(app: Sphinx, exception: Exception | None) -> None:
+    """Take out of two styles the signs of a font that no page loads, and what no page has."""
+    for name, unused in (("styles/pydata-sphinx-theme.css", ICON), ("sphinx-design.min.css", NOT_HERE)):
+        style = Path(app.outdir, "_static", name)
+        if exception is None and style.is_file():
+            style.write_text(unused.sub("", style.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def escape_titles(
@@ -277,5 +284,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", name_folded_pages, priority=900)
     app.connect("doctree-resolved", warn_without_alt)
     app.connect("build-finished", write_sitemap)
-    app.connect("build-finished", drop_icons)
+    app.connect("build-finished", drop_unused_styles)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

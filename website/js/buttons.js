@@ -1,9 +1,10 @@
 // The theme gives two of its buttons inline handlers; the template article-header-buttons.html takes them off.
-// A picture that the reader has not come to yet is loaded before it is printed.
+// Pictures are loaded after the rest of a page, and all of them before it is printed.
+addEventListener("load", () => {
+  for (const picture of document.images) picture.loading = "eager";
+});
 async function printAll() {
-  const pictures = [...document.images];
-  for (const picture of pictures) picture.loading = "eager";
-  await Promise.allSettled(pictures.map((picture) => picture.decode()));
+  await Promise.allSettled([...document.images].map((picture) => picture.decode()));
   print();
 }
 const presses = { "download-pdf": printAll, fullscreen: () => toggleFullScreen() };
@@ -22,7 +23,6 @@ if (printing) {
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
-    for (const picture of document.images) picture.loading = "eager";
   });
   addEventListener("afterprint", () => {
     root.dataset.theme = before;

@@ -87,16 +87,6 @@
     skip.addEventListener("click", () => compare(""));
     box.append(form);
     answer.forEach((element) => element.classList.add("unanswered"));
-    // What is hidden has no place on the screen at which a browser would load its pictures, for paper too.
-    const near = new IntersectionObserver(
-      ([{ isIntersecting }]) => {
-        if (!isIntersecting) return;
-        near.disconnect();
-        for (const element of answer) for (const picture of element.querySelectorAll("img")) picture.loading = "eager";
-      },
-      { rootMargin: "1000px" },
-    );
-    near.observe(box);
     globalThis.addEventListener("hashchange", follow);
     if (number in kept) open(kept[number]);
     else follow();

@@ -145,7 +145,9 @@
     const most = Math.max(...[...results.values()].map(({ score }) => score));
     let all = [...results.values()].filter(({ score }) => score > most / 20).sort((a, b) => b.score - a.score);
     // A chapter whose title begins with this comes first, and what the glossary says of just this third at the latest.
-    const begins = ({ page, title }) => page === title && wordsOf(title.replace(/^[\d.]+ /, "")).join(" ").startsWith(words);
+    const beginning = asked(words).join(" ");
+    const begins = ({ page, title }) =>
+      page === title && wordsOf(title.replace(/^[\d.]+ /, "")).join(" ").startsWith(beginning);
     all = [...all.filter(begins), ...all.filter((result) => !begins(result))];
     const isAsked = ({ href, title }) =>
       href.includes("#term-") && queries.some(([query]) => query === wordsOf(title).join(" "));
