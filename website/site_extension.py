@@ -175,7 +175,7 @@ def let_models_come_later(
         kind = re.search(r'"kind":"(\w+)"', state)
         host = f'<div data-attn-model="{address}" class="later-{kind[1] if kind else "other"} {before}{after}text/plain'
         is_first = pagename == app.config.root_doc
-        return f'<script async fetchpriority="low" src="{address}"></script>\n{host}' if is_first else host
+        return f'<script defer fetchpriority="low" src="{address}"></script>\n{host}' if is_first else host
 
     if app.builder.name == "html":  # one page, to be printed, keeps them
         context["body"] = STORED.sub(apart, context.get("body", ""))
