@@ -21,7 +21,7 @@ from attn_core.contract import check_integer, shown
 from attn_core.device import in_tiles
 from attn_core.mechanisms.dense import is_plain_softmax
 
-LEAST_SHARED, LEAST_SAVED = 128, 2048
+LEAST_SHARED, LEAST_SAVED = 128, 8192
 """How long a beginning has to be for sequences to attend to it together (``cascade_attention``), and how many tokens
 less have to be read then, all rows together: below that, the second call takes longer than the reading."""
 
