@@ -192,7 +192,7 @@ def test_pointing_shows_what_belongs_together(show):
 CLIPPED = "all => all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
 GAPS = """all => all.flatMap((input) => {
   const [label, own, value] = [input.previousSibling, input, input.nextSibling].map((e) => e.getBoundingClientRect());
-  return [own.left - label.right, value.left - own.right];
+  return own.top < label.bottom ? [own.left - label.right, value.left - own.right] : [value.left - label.right];
 })"""
 
 

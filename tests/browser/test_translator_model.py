@@ -126,7 +126,7 @@ def test_each_row_of_weights_is_that_of_a_head_in_the_order_of_their_names(opene
     assert weights.shape == (len(expected), len(pair.target) + 1, len(pair.source) + 1)
     np.testing.assert_allclose(weights, expected, atol=1e-4)
     heads = expected.shape[0] // len(layers)
-    names = [f"layer {k + 1} head {h + 1}" for k in range(len(layers)) for h in range(heads)]
+    names = [f"layer {k} head {h}" for k in range(len(layers)) for h in range(heads)]
     assert page.evaluate("model.heads") == ([] if "bahdanau" in kind else names)
 
 
