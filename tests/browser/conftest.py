@@ -73,10 +73,10 @@ def browser():
 
 
 def report(page, own, wrong):
-    """Keep in `wrong` what fails on a page, and what it asks of any address but its `own`."""
+    """Keep in `wrong` what fails on a page, but for leaving it, and what it asks of any address but its `own`."""
     page.set_default_timeout(TIMEOUT)
     page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(f"another host: {r.url}"))
-    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on("requestfailed", lambda one: one.failure == "net::ERR_ABORTED" or wrong.append(f"failed: {one.url}"))
     page.on("response", lambda answer: wrong.append(f"{answer.status}: {answer.url}") if answer.status >= 400 else None)
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
