@@ -124,7 +124,8 @@ def one_tile(
     groups, block_size = keys.shape[1:3]
     head = torch.arange(groups, device=q.device)[:, None]
     index = ((blocks[:, None] * groups + head) * block_size + offsets[:, None]).flatten()
-    k, v = (x.view(-1, x.shape[3]).index_select(0, index).view(len(q), groups, -1, x.shape[3]) for x in (keys, values))
+    stores = (x.reshape(-1, x.shape[3]) for x in (keys, values))  # a view of a pool
+    k, v = (x.index_select(0, index).view(len(q), groups, -1, x.shape[1]) for x in stores)
     queries = q.reshape(len(q), groups, -1, q.shape[3])  # the heads that share keys, as queries of one head
     return functional.scaled_dot_product_attention(queries, k, v, true, scale=scale).flatten(1, 2)[:, :, None]
 
